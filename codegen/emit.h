@@ -1,0 +1,29 @@
+// Emits the CUDA source of a kernel: self-contained, deterministic, readable.
+#pragma once
+
+#include <string>
+
+#include "codegen/schedule.h"
+#include "codegen/spec.h"
+#include "codegen/target.h"
+
+namespace tilewright {
+
+/// The back ends differ in the primitives alone; the kernel's own text is the same to the letter.
+enum class Backend {
+  device,    // inline PTX: NVRTC or clang for NVPTX
+  simulator  // plain C++ that calls the simulator through SimulatorInterface
+};
+
+struct Source {
+  std::string text;
+  std::string file_name;    // stable: it can change the cubin
+  std::string kernel_name;  // the entry point, extern "C"
+  int threads = 0;          // per block
+  int shared_memory = 0;    // dynamic, bytes
+};
+
+/// Equal arguments give equal bytes, in any process, locale and directory.
+Source emit(const AttentionSpec& spec, const Schedule& schedule, const Target& target, Backend backend);
+
+}  // namespace tilewright

@@ -1,0 +1,48 @@
+// A schedule: HOW a spec is computed.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "codegen/spec.h"
+#include "codegen/target.h"
+
+namespace tilewright {
+
+struct Schedule {
+  Family family = Family::sm80;
+  int block_m = 0;                  // query rows of a tile
+  int block_n = 0;                  // keys of a tile
+  int warps = 0;                    // each owns block_m / warps rows
+  int stages = 0;                   // K/V tiles in shared memory at once
+  bool query_in_registers = false;  // Q fragments are read once instead of once per K tile
+  bool operator==(const Schedule&) const = default;
+
+  int threads() const { return 32 * warps; }
+};
+
+/// What one block of a schedule takes, by calculation (the compiler's own figures are in CompileReport).
+struct Resources {
+  int shared_memory = 0;        // bytes
+  int accumulator_registers = 0;  // per thread: output, scores and Q fragments that must live at once
+  int blocks_per_sm = 0;
+};
+Resources resources(const AttentionSpec& spec, const Schedule& schedule, const Target& target);
+
+/// Why a schedule cannot run; empty: legal. Each reason names numbers (bytes needed, bytes available).
+std::vector<std::string> illegal_because(const AttentionSpec& spec, const Schedule& schedule, const Target& target);
+
+/// Why no kernel serves the spec on the target; empty: supported.
+std::vector<std::string> unsupported_because(const AttentionSpec& spec, const Target& target);
+
+/// The schedule the spec asks for, else the default rule's. Throws Error(spec) with the reasons, and the nearest
+/// schedule that fits, if the spec's own blocks are illegal or the spec is unsupported.
+Schedule choose_schedule(const AttentionSpec& spec, const Target& target);
+
+/// One sentence: why the default rule chose this.
+std::string schedule_reason(const AttentionSpec& spec, const Schedule& schedule, const Target& target);
+
+/// "m 128, n 64, warps 4, stages 2, query in registers"
+std::string describe(const Schedule& schedule);
+
+}  // namespace tilewright

@@ -1,0 +1,101 @@
+// An attention spec: WHAT is computed. Everything a launch may vary (batch, heads, lengths, strides) is not here.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace tilewright {
+
+enum class DataType { fp16, bf16, e4m3, e5m2, fp32 };
+enum class Pass { forward, backward, decode };
+enum class Layout { bshd, bhsd, packed, paged };
+enum class Rope { none, interleaved, half };
+
+/// Bytes of one element.
+int size_of(DataType type);
+std::string_view name_of(DataType type);
+std::string_view name_of(Pass pass);
+std::string_view name_of(Layout layout);
+std::string_view name_of(Rope rope);
+
+/// Elements per head of Q and K (`qk`) and of V and the output (`v`). Multiples of 8 from 8 to 576.
+struct HeadDim {
+  int qk = 0;
+  int v = 0;
+  bool operator==(const HeadDim&) const = default;
+};
+
+struct DataTypes {
+  DataType q = DataType::bf16;
+  DataType kv = DataType::bf16;
+  DataType out = DataType::bf16;
+  bool operator==(const DataTypes&) const = default;
+};
+
+/// Which keys a query sees. With `shift` = seqlen_kv - seqlen_q (0 for causal_top_left) query i sees key j when
+///   none: always;  causal, causal_top_left: j <= i + shift;  window: i + shift - left <= j <= i + shift + right.
+struct Mask {
+  enum class Kind { none, causal, causal_top_left, window };
+  /// A window side written `inf`.
+  static constexpr int64_t unlimited = INT64_MAX;
+  Kind kind = Kind::none;
+  int64_t left = unlimited;   // keys before the query's own position; negative is a number, not "unlimited"
+  int64_t right = unlimited;  // keys after it
+  bool operator==(const Mask&) const = default;
+};
+
+/// A schedule written by hand under `blocks:`; a field left out is chosen by the default rule.
+struct BlockRequest {
+  std::optional<int> m, n, stages, warps;
+  std::optional<bool> query_in_registers;
+  bool operator==(const BlockRequest&) const = default;
+};
+
+struct AttentionSpec {
+  std::string name;  // for people; not part of the identity
+  Pass pass = Pass::forward;
+  HeadDim head_dim;
+  DataTypes dtype;
+  int gqa_ratio = 1;  // query heads per KV head
+  Mask mask;
+  Layout layout = Layout::bshd;
+  BlockRequest blocks;
+  std::optional<double> softmax_scale;  // absent: 1/sqrt(head_dim.qk)
+  bool softmax_scale_at_launch = false;  // `softmax_scale: launch`
+  double softcap = 0;                   // 0: none; else cap * tanh(score / cap) on scaled scores, before the mask
+  bool lse = false;                     // also writes log-sum-exp, fp32, natural logarithm, [batch, heads, seqlen_q]
+  // Known words of the language whose kernels do not exist yet; `supports` gives that as the reason.
+  bool alibi = false;
+  bool bias = false;
+  bool sinks = false;
+  bool dropout = false;
+  bool deterministic = false;
+  Rope rope = Rope::none;
+  int page_size = 0;  // `layout: paged` only
+
+  /// The scale a kernel bakes in (meaningless with `softmax_scale_at_launch`).
+  double scale() const;
+  bool operator==(const AttentionSpec&) const = default;
+};
+
+/// Where in a text something is; both count from 1, 0 is unknown.
+struct SourcePosition {
+  int line = 0;
+  int column = 0;
+};
+
+/// Parses one spec. `file` is used in messages only. Throws SpecError ("file:line:column: what is wrong; what was
+/// expected; nearest valid choice"). Texts over 64 KiB, aliases, anchors, tags and several documents are refused.
+AttentionSpec parse_spec(std::string_view yaml, std::string_view file);
+
+/// The canonical form: YAML with every key that differs from its default, in a fixed order, numbers in one
+/// spelling, without name and comments. Equal specs have equal canonical forms; it parses back to an equal spec.
+std::string canonical_form(const AttentionSpec& spec);
+
+/// Checks values set by code rather than by YAML (same rules as the parser). Empty: valid.
+std::vector<std::string> validate(const AttentionSpec& spec);
+
+}  // namespace tilewright

@@ -1,0 +1,132 @@
+// The C++ interface: ask a Runtime for a kernel by spec, launch it on a stream.
+//
+//   tilewright::Runtime runtime;
+//   auto kernel = runtime.kernel(tilewright::load_spec("specs/llama-3-8b-prefill.yaml"));
+//   kernel->launch(stream, {.q = q, .k = k, .v = v, .out = out});
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "codegen/emit.h"
+#include "codegen/error.h"
+#include "codegen/schedule.h"
+#include "codegen/spec.h"
+#include "codegen/target.h"
+
+namespace tilewright {
+
+/// Reads and parses a spec file. Throws SpecError, or Error(environment) if the file cannot be read.
+AttentionSpec load_spec(const std::filesystem::path& file);
+
+/// A tensor that the caller owns. Always given in the order batch, sequence, heads, head_dim, whatever the layout in
+/// memory: the strides (in elements) say where things are. LSE is rank 3: batch, heads, sequence.
+struct TensorView {
+  void* data = nullptr;
+  DataType dtype = DataType::bf16;
+  std::vector<int64_t> shape;
+  std::vector<int64_t> strides;  // empty: contiguous in the order of the spec's layout
+};
+
+struct ForwardArguments {
+  TensorView q, k, v, out;
+  std::optional<TensorView> lse;         // required when the spec says `lse: true`, refused otherwise
+  std::optional<double> softmax_scale;   // required when the spec says `softmax_scale: launch`, refused otherwise
+};
+
+/// Where a kernel came from when it was asked for.
+enum class CacheResult { memory, disk, compiled };
+
+/// What the compiler said, kept with the kernel.
+struct CompileReport {
+  std::string compiler;             // "NVRTC 13.0", "clang 19.1.7", "system C++ compiler"
+  std::string command;              // options, as one would type them
+  double milliseconds = 0;          // of the compile that made it, also when it came from disk
+  int registers = 0;                // per thread; 0 on the simulator
+  int spill_bytes = 0;              // stores + loads
+  int shared_memory = 0;            // bytes, dynamic
+  std::vector<std::string> notes;   // the compiler's warnings: C75xx means wgmma serialised or setmaxnreg ignored
+};
+
+/// A stream of the driver API (CUstream); null is the default stream. The simulator ignores it and finishes before
+/// launch returns.
+using Stream = void*;
+
+class Kernel {
+ public:
+  virtual ~Kernel() = default;
+  virtual const AttentionSpec& spec() const = 0;
+  virtual const Schedule& schedule() const = 0;
+  virtual const Target& target() const = 0;
+  virtual const Source& source() const = 0;
+  virtual const CompileReport& report() const = 0;
+
+  /// Starts the kernel. Neither allocates on the device, synchronises nor compiles; thread-safe; capturable.
+  /// Throws Error(usage) for arguments that do not fit the spec, Error(device) if the driver or the simulator fails.
+  virtual void launch(Stream stream, const ForwardArguments& arguments) const = 0;
+};
+
+struct DeviceChoice {
+  enum class Kind { automatic, cuda, simulator } kind = Kind::automatic;  // automatic: CUDA if there is a device
+  int ordinal = 0;
+};
+
+enum class SimulatorCompiler { automatic, llvm, system };  // automatic: the LLVM plugin if it loads, else g++
+
+struct SimulatorOptions {
+  SimulatorCompiler compiler = SimulatorCompiler::automatic;
+  uint64_t seed = 0;        // 0: asynchronous work lands early, 1: as late as allowed, others: drawn
+  bool check_races = true;
+};
+
+struct RuntimeOptions {
+  DeviceChoice device;
+  std::optional<std::filesystem::path> cache_directory;  // absent: TILEWRIGHT_CACHE_DIR, XDG_CACHE_HOME, HOME
+  bool disk_cache = true;
+  SimulatorOptions simulator;
+  std::string simulated_target = "sm_80";  // what the simulator stands for
+};
+
+class Runtime {
+ public:
+  explicit Runtime(RuntimeOptions options = {});
+  ~Runtime();
+  Runtime(const Runtime&) = delete;
+  Runtime& operator=(const Runtime&) = delete;
+
+  bool is_simulator() const;
+  const Target& target() const;
+  std::string device_name() const;
+
+  /// The kernel for a spec: from memory, from disk, or compiled now. One compile per key across threads and processes.
+  /// `from` (if given) receives where it came from. Throws SpecError/Error/CompileError.
+  std::shared_ptr<const Kernel> kernel(const AttentionSpec& spec, CacheResult* from = nullptr);
+
+  /// Compiles and loads ahead of the first launch.
+  void prepare(std::span<const AttentionSpec> specs);
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+/// Compiles without a device: spec to machine code for any target, through the same cache.
+struct CompiledKernel {
+  Source source;
+  Schedule schedule;
+  std::string image;      // cubin, or PTX when asked for
+  CompileReport report;
+  CacheResult from = CacheResult::compiled;
+};
+CompiledKernel compile(const AttentionSpec& spec, const Target& target, const RuntimeOptions& options = {},
+                       bool as_ptx = false);
+
+std::string_view version();
+
+}  // namespace tilewright

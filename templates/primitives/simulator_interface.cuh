@@ -1,0 +1,27 @@
+// What generated code compiled for the host calls. The simulator fills this table in; generated source holds a
+// copy of this very file, so that both sides agree. `site` is the line of the generated source that called.
+
+struct SimulatorInterface {
+  // --- where am I
+  int (*thread_index)();
+  int (*block_index)();
+  // --- meeting points
+  void (*block_barrier)(int site);                       // __syncthreads
+  void (*warp_barrier)(unsigned mask, int site);         // __syncwarp
+  unsigned (*shuffle_xor)(unsigned value, int lane_mask, int site);
+  // --- shared memory: byte offsets from 0
+  void (*shared_load)(void* destination, unsigned address, int bytes, int site);         // 4, 8 or 16 bytes, aligned
+  void (*shared_store)(unsigned address, const void* source, int bytes, int site);
+  void (*load_matrix_x4)(unsigned* registers, unsigned address, int transposed, int site);   // ldmatrix .m8n8.x4.b16
+  // --- global memory, checked against the launch's buffers
+  void (*global_load)(void* destination, const void* address, int bytes, int site);
+  void (*global_store)(void* address, const void* source, int bytes, int site);
+  void (*copy_async_16)(unsigned destination, const void* source, int bytes, int site);  // cp.async.cg 16; bytes 0 or 16
+  void (*copy_async_commit)(int site);
+  void (*copy_async_wait)(int groups_in_flight, int site);
+  // --- matrix products: d += a * b, one warp; element_type 0 = fp16, 1 = bf16
+  void (*matrix_multiply_16x8x16)(float* d, const unsigned* a, unsigned b0, unsigned b1, int element_type, int site);
+  // --- arithmetic
+  float (*exp2)(float);
+  float (*log2)(float);
+};
