@@ -21,7 +21,8 @@ struct SimulatorInterface {
   void (*copy_async_wait)(int groups_in_flight, int site);
   // --- matrix products: d += a * b, one warp; element_type 0 = fp16, 1 = bf16
   void (*matrix_multiply_16x8x16)(float* d, const unsigned* a, unsigned b0, unsigned b1, int element_type, int site);
-  // --- arithmetic
+  // --- arithmetic; pack_two rounds to nearest even into element_type, low in the lower half
+  unsigned (*pack_two)(float low, float high, int element_type);
   float (*exp2)(float);
   float (*log2)(float);
 };

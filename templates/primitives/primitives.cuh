@@ -1,0 +1,130 @@
+// The primitives: the only place where generated code touches the machine. Each has one signature and two bodies,
+// DEVICE (inline PTX; section numbers are those of the PTX ISA manual 8.5) and SIMULATOR (`site` is the caller's line).
+
+PRIMITIVE int thread_index()
+DEVICE { int index; asm("mov.u32 %0, %%tid.x;" : "=r"(index)); return index; }
+SIMULATOR { return simulator->thread_index(); }
+
+PRIMITIVE int block_index()
+DEVICE { int index; asm("mov.u32 %0, %%ctaid.x;" : "=r"(index)); return index; }
+SIMULATOR { return simulator->block_index(); }
+
+/// Address of the block's dynamic shared memory in the shared window; all shared addresses are 32-bit offsets from it.
+PRIMITIVE u32 shared_base()
+DEVICE {
+  extern __shared__ __attribute__((aligned(1024))) unsigned char dynamic_shared_memory[];
+  u32 address;
+  asm("{ .reg .u64 wide; cvta.to.shared.u64 wide, %1; cvt.u32.u64 %0, wide; }" : "=r"(address) : "l"(dynamic_shared_memory));
+  return address;
+}
+SIMULATOR { return 0; }
+
+/// All threads of the block meet; orders shared and global memory among them (9.7.13.1).
+PRIMITIVE void block_barrier()
+DEVICE { asm volatile("bar.sync 0;" ::: "memory"); }
+SIMULATOR { simulator->block_barrier(site); }
+
+/// The value that the lane `lane ^ mask` holds (9.7.8.6).
+PRIMITIVE u32 shuffle_xor(u32 value, int mask)
+DEVICE {
+  u32 other;
+  asm volatile("shfl.sync.bfly.b32 %0, %1, %2, 0x1f, 0xffffffff;" : "=r"(other) : "r"(value), "r"(mask));
+  return other;
+}
+SIMULATOR { return simulator->shuffle_xor(value, mask, site); }
+
+PRIMITIVE float shuffle_xor(float value, int mask)
+DEVICE {
+  float other;
+  asm volatile("shfl.sync.bfly.b32 %0, %1, %2, 0x1f, 0xffffffff;" : "=f"(other) : "f"(value), "r"(mask));
+  return other;
+}
+SIMULATOR { return __builtin_bit_cast(float, simulator->shuffle_xor(__builtin_bit_cast(u32, value), mask, site)); }
+
+/// 2^x, relative error at most 2^-22; 2^-inf = 0 (9.7.3.20).
+PRIMITIVE float exp2_approximate(float x)
+DEVICE { float y; asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x)); return y; }
+SIMULATOR { return simulator->exp2(x); }
+
+/// log2(x), absolute error at most 2^-22 near 1; log2(0) = -inf (9.7.3.19).
+PRIMITIVE float log2_approximate(float x)
+DEVICE { float y; asm("lg2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x)); return y; }
+SIMULATOR { return simulator->log2(x); }
+
+/// 1/x, at most 1 ulp off; 1/inf = 0 (9.7.3.13).
+PRIMITIVE float reciprocal_approximate(float x)
+DEVICE { float y; asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x)); return y; }
+SIMULATOR { return 1.0f / x; }
+
+/// The larger one; a NaN loses against a number (9.7.3.11).
+PRIMITIVE float maximum(float a, float b)
+DEVICE { float y; asm("max.f32 %0, %1, %2;" : "=f"(y) : "f"(a), "f"(b)); return y; }
+SIMULATOR { return a != a || b > a ? b : a; }
+
+/// Two floats rounded to nearest even, `low` in the lower half (9.7.9.21).
+PRIMITIVE u32 pack_bf16(float low, float high)
+DEVICE { u32 pair; asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(high), "f"(low)); return pair; }
+SIMULATOR { return simulator->pack_two(low, high, 1); }
+
+PRIMITIVE u32 pack_fp16(float low, float high)
+DEVICE { u32 pair; asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(high), "f"(low)); return pair; }
+SIMULATOR { return simulator->pack_two(low, high, 0); }
+
+/// Four 8x8 matrices of 16-bit elements: lane i supplies the address of row i % 8 of matrix i / 8 (9.7.14.5.15).
+PRIMITIVE void load_matrix_x4(u32 (&r)[4], u32 address)
+DEVICE {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+               : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3]) : "r"(address) : "memory");
+}
+SIMULATOR { simulator->load_matrix_x4(r, address, 0, site); }
+
+/// The same, each matrix transposed.
+PRIMITIVE void load_matrix_x4_transposed(u32 (&r)[4], u32 address)
+DEVICE {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
+               : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3]) : "r"(address) : "memory");
+}
+SIMULATOR { simulator->load_matrix_x4(r, address, 1, site); }
+
+/// d (16x8, fp32) += a (16x16, row major) * b (16x8, column major), by one warp (9.7.14.5.8).
+PRIMITIVE void matrix_multiply_bf16(float (&d)[4], const u32 (&a)[4], u32 b0, u32 b1)
+DEVICE {
+  asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+               : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+               : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+}
+SIMULATOR { simulator->matrix_multiply_16x8x16(d, a, b0, b1, 1, site); }
+
+PRIMITIVE void matrix_multiply_fp16(float (&d)[4], const u32 (&a)[4], u32 b0, u32 b1)
+DEVICE {
+  asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+               : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+               : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+}
+SIMULATOR { simulator->matrix_multiply_16x8x16(d, a, b0, b1, 0, site); }
+
+/// Starts the copy of 16 bytes from global to shared memory past L1; `bytes` 0 writes zeros and reads nothing (9.7.9.25.3.1).
+PRIMITIVE void copy_async_16(u32 destination, const void* source, int bytes)
+DEVICE {
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" :: "r"(destination), "l"(source), "r"(bytes) : "memory");
+}
+SIMULATOR { simulator->copy_async_16(destination, source, bytes, site); }
+
+/// Closes this thread's open group of copies (9.7.9.25.3.2).
+PRIMITIVE void copy_async_commit()
+DEVICE { asm volatile("cp.async.commit_group;" ::: "memory"); }
+SIMULATOR { simulator->copy_async_commit(site); }
+
+/// Waits until at most `groups` of this thread's closed groups are in flight; others see the data after a barrier.
+template <int groups>
+PRIMITIVE void copy_async_wait()
+DEVICE { asm volatile("cp.async.wait_group %0;" :: "n"(groups) : "memory"); }
+SIMULATOR { simulator->copy_async_wait(groups, site); }
+
+PRIMITIVE void global_store_16(void* address, u32 a, u32 b, u32 c, u32 d)
+DEVICE { asm volatile("st.global.v4.b32 [%0], {%1, %2, %3, %4};" :: "l"(address), "r"(a), "r"(b), "r"(c), "r"(d) : "memory"); }
+SIMULATOR { u32 words[4] = {a, b, c, d}; simulator->global_store(address, words, 16, site); }
+
+PRIMITIVE void global_store_float(float* address, float value)
+DEVICE { asm volatile("st.global.f32 [%0], %1;" :: "l"(address), "f"(value) : "memory"); }
+SIMULATOR { simulator->global_store(address, &value, 4, site); }
