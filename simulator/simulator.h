@@ -38,9 +38,14 @@ struct Launch {
 struct Report {
   bool ok = true;
   std::string message;  // names kernel, block, warp or thread, primitive and line of the generated source
+  int line = 0;         // of the generated source; 0: none
   int64_t barriers = 0, switches = 0;  // for the curious
 };
 
+/// Never throws for a faulty kernel: the report says what is wrong with it, or with the launch itself.
 Report run(const Launch& launch);
+
+/// The report's message followed by the text of the line it names.
+std::string with_source_line(const Report& report, const std::string& source_text);
 
 }  // namespace tilewright::simulator
