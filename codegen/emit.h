@@ -7,6 +7,7 @@
 #include "codegen/spec.h"
 #include "codegen/target.h"
 
+#pragma GCC visibility push(default)  // exported by libtilewright.so
 namespace tilewright {
 
 /// The back ends differ in the primitives alone; the kernel's own text is the same to the letter.
@@ -27,3 +28,4 @@ struct Source {
 Source emit(const AttentionSpec& spec, const Schedule& schedule, const Target& target, Backend backend);
 
 }  // namespace tilewright
+#pragma GCC visibility pop

@@ -5,6 +5,7 @@
 #include <string>
 #include <utility>
 
+#pragma GCC visibility push(default)  // exported by libtilewright.so
 namespace tilewright {
 
 /// What went wrong, by who can mend it. The command line's exit code follows from it.
@@ -55,3 +56,4 @@ class CompileError : public Error {
 };
 
 }  // namespace tilewright
+#pragma GCC visibility pop

@@ -7,6 +7,7 @@
 #include "codegen/spec.h"
 #include "codegen/target.h"
 
+#pragma GCC visibility push(default)  // exported by libtilewright.so
 namespace tilewright {
 
 struct Schedule {
@@ -46,3 +47,4 @@ std::string schedule_reason(const AttentionSpec& spec, const Schedule& schedule,
 std::string describe(const Schedule& schedule);
 
 }  // namespace tilewright
+#pragma GCC visibility pop

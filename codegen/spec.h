@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#pragma GCC visibility push(default)  // exported by libtilewright.so
 namespace tilewright {
 
 enum class DataType { fp16, bf16, e4m3, e5m2, fp32 };
@@ -99,3 +100,4 @@ std::string canonical_form(const AttentionSpec& spec);
 std::vector<std::string> validate(const AttentionSpec& spec);
 
 }  // namespace tilewright
+#pragma GCC visibility pop

@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#pragma GCC visibility push(default)  // exported by libtilewright.so
 namespace tilewright {
 
 /// Device code families. `sm80`: mma.sync, ldmatrix, cp.async; it serves every target of compute capability 8.0 on.
@@ -39,3 +40,4 @@ struct TargetChoice {
 TargetChoice target_for_device(int major, int minor);
 
 }  // namespace tilewright
+#pragma GCC visibility pop

@@ -1,4 +1,5 @@
-// A compiler turns generated source into something loadable. NVRTC is the default; the LLVM plugin is the other.
+// A compiler turns generated source into something loadable. NVRTC is the default; the LLVM plugin is the
+// other.
 #pragma once
 
 #include <memory>
@@ -23,12 +24,13 @@ class Compiler {
   virtual std::string identity() = 0;
   /// The options for a target, in order; part of the cache key.
   virtual std::vector<std::string> options(const Target& target, bool as_ptx) = 0;
-  /// Throws CompileError with the log (the source is kept on disk and its path named), Error(environment) if the
-  /// compiler cannot serve the target.
+  /// Throws CompileError with the log (the source is kept on disk and its path named), Error(environment) if
+  /// the compiler cannot serve the target.
   virtual CompiledImage compile(const Source& source, const Target& target, bool as_ptx) = 0;
 };
 
-/// Loads NVRTC (TILEWRIGHT_NVRTC, the toolkit, Python wheels) on first use. Throws Error(environment) naming every path tried.
+/// Loads NVRTC (TILEWRIGHT_NVRTC, the toolkit, Python wheels) on first use. Throws Error(environment) naming
+/// every path tried.
 Compiler& nvrtc_compiler();
 
 }  // namespace tilewright

@@ -1,4 +1,5 @@
-// The boundary to libtilewright-llvm.so, the only part that links LLVM. Loaded with dlopen(RTLD_LOCAL) on demand.
+// The boundary to libtilewright-llvm.so, the only part that links LLVM. Loaded with dlopen(RTLD_LOCAL) on
+// demand.
 #pragma once
 
 #include <memory>
@@ -20,7 +21,8 @@ class LlvmPlugin {
  public:
   virtual ~LlvmPlugin() = default;
   virtual std::string version() = 0;  // "19.1.7"
-  /// clang for NVPTX, always PTX. Throws Error(environment) for a target LLVM does not know (naming the newest it does).
+  /// clang for NVPTX, always PTX. Throws Error(environment) for a target LLVM does not know (naming the
+  /// newest it does).
   virtual Compiler& device_compiler() = 0;
   /// clang and ORC at -O0. Throws CompileError.
   virtual std::unique_ptr<HostCode> compile_host(const Source& source) = 0;
@@ -30,7 +32,8 @@ class LlvmPlugin {
 inline constexpr const char* llvm_plugin_entry = "tilewright_llvm_plugin";
 using LlvmPluginEntry = LlvmPlugin* (*)();
 
-/// Beside the library, in TILEWRIGHT_LLVM_PLUGIN, or in the loader's path. Null if it cannot be loaded; `why` says so.
+/// Beside the library, in TILEWRIGHT_LLVM_PLUGIN, or in the loader's path. Null if it cannot be loaded; `why`
+/// says so.
 LlvmPlugin* llvm_plugin(std::string* why = nullptr);
 
 }  // namespace tilewright

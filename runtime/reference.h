@@ -22,11 +22,12 @@ ReferenceResult reference_forward(const AttentionSpec& spec, const ForwardArgume
 /// fp32 accumulation, P and the output rounded to the dtype.
 ReferenceResult plain_forward(const AttentionSpec& spec, const ForwardArguments& arguments);
 
-/// Passes if the error against fp64 is at most twice the plain implementation's (or one rounding of the output type,
-/// where the plain one is exact), in the maximum and in the root mean square; -inf and 0 rows must match exactly.
+/// Passes if the error against fp64 is at most twice the plain implementation's (or one rounding of the
+/// output type, where the plain one is exact), in the maximum and in the root mean square; -inf and 0 rows
+/// must match exactly.
 struct Verdict {
   bool ok = false;
-  double error = 0, allowed = 0;          // maximum absolute error of out
+  double error = 0, allowed = 0;  // maximum absolute error of out
   double rms_error = 0, rms_allowed = 0;
   double lse_error = 0, lse_allowed = 0;  // 0 without lse
   int64_t wrong_non_finite = 0;           // elements that are NaN or inf where the reference is not

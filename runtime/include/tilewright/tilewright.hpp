@@ -20,13 +20,14 @@
 #include "codegen/spec.h"
 #include "codegen/target.h"
 
+#pragma GCC visibility push(default)  // exported by libtilewright.so
 namespace tilewright {
 
 /// Reads and parses a spec file. Throws SpecError, or Error(environment) if the file cannot be read.
 AttentionSpec load_spec(const std::filesystem::path& file);
 
-/// A tensor that the caller owns. Always given in the order batch, sequence, heads, head_dim, whatever the layout in
-/// memory: the strides (in elements) say where things are. LSE is rank 3: batch, heads, sequence.
+/// A tensor that the caller owns. Always given in the order batch, sequence, heads, head_dim, whatever the
+/// layout in memory: the strides (in elements) say where things are. LSE is rank 3: batch, heads, sequence.
 struct TensorView {
   void* data = nullptr;
   DataType dtype = DataType::bf16;
@@ -36,8 +37,9 @@ struct TensorView {
 
 struct ForwardArguments {
   TensorView q, k, v, out;
-  std::optional<TensorView> lse;         // required when the spec says `lse: true`, refused otherwise
-  std::optional<double> softmax_scale;   // required when the spec says `softmax_scale: launch`, refused otherwise
+  std::optional<TensorView> lse;  // required when the spec says `lse: true`, refused otherwise
+  std::optional<double>
+      softmax_scale;  // required when the spec says `softmax_scale: launch`, refused otherwise
 };
 
 /// Where a kernel came from when it was asked for.
@@ -45,17 +47,18 @@ enum class CacheResult { memory, disk, compiled };
 
 /// What the compiler said, kept with the kernel.
 struct CompileReport {
-  std::string compiler;             // "NVRTC 13.0", "clang 19.1.7", "system C++ compiler"
-  std::string command;              // options, as one would type them
-  double milliseconds = 0;          // of the compile that made it, also when it came from disk
-  int registers = 0;                // per thread; 0 on the simulator
-  int spill_bytes = 0;              // stores + loads
-  int shared_memory = 0;            // bytes, dynamic
-  std::vector<std::string> notes;   // the compiler's warnings: C75xx means wgmma serialised or setmaxnreg ignored
+  std::string compiler;     // "NVRTC 13.0", "clang 19.1.7", "system C++ compiler"
+  std::string command;      // options, as one would type them
+  double milliseconds = 0;  // of the compile that made it, also when it came from disk
+  int registers = 0;        // per thread; 0 on the simulator
+  int spill_bytes = 0;      // stores + loads
+  int shared_memory = 0;    // bytes, dynamic
+  std::vector<std::string>
+      notes;  // the compiler's warnings: C75xx means wgmma serialised or setmaxnreg ignored
 };
 
-/// A stream of the driver API (CUstream); null is the default stream. The simulator ignores it and finishes before
-/// launch returns.
+/// A stream of the driver API (CUstream); null is the default stream. The simulator ignores it and finishes
+/// before launch returns.
 using Stream = void*;
 
 class Kernel {
@@ -68,12 +71,17 @@ class Kernel {
   virtual const CompileReport& report() const = 0;
 
   /// Starts the kernel. Neither allocates on the device, synchronises nor compiles; thread-safe; capturable.
-  /// Throws Error(usage) for arguments that do not fit the spec, Error(device) if the driver or the simulator fails.
+  /// Throws Error(usage) for arguments that do not fit the spec, Error(device) if the driver or the simulator
+  /// fails.
   virtual void launch(Stream stream, const ForwardArguments& arguments) const = 0;
 };
 
 struct DeviceChoice {
-  enum class Kind { automatic, cuda, simulator } kind = Kind::automatic;  // automatic: CUDA if there is a device
+  enum class Kind {
+    automatic,
+    cuda,
+    simulator
+  } kind = Kind::automatic;  // automatic: CUDA if there is a device
   int ordinal = 0;
 };
 
@@ -81,7 +89,7 @@ enum class SimulatorCompiler { automatic, llvm, system };  // automatic: the LLV
 
 struct SimulatorOptions {
   SimulatorCompiler compiler = SimulatorCompiler::automatic;
-  uint64_t seed = 0;        // 0: asynchronous work lands early, 1: as late as allowed, others: drawn
+  uint64_t seed = 0;  // 0: asynchronous work lands early, 1: as late as allowed, others: drawn
   bool check_races = true;
 };
 
@@ -92,6 +100,9 @@ struct RuntimeOptions {
   SimulatorOptions simulator;
   std::string simulated_target = "sm_80";  // what the simulator stands for
 };
+
+/// What runs kernels: a CUDA GPU or the simulator. Internal (runtime/device.h).
+class Device;
 
 class Runtime {
  public:
@@ -104,12 +115,18 @@ class Runtime {
   const Target& target() const;
   std::string device_name() const;
 
-  /// The kernel for a spec: from memory, from disk, or compiled now. One compile per key across threads and processes.
-  /// `from` (if given) receives where it came from. Throws SpecError/Error/CompileError.
+  /// The kernel for a spec: from memory, from disk, or compiled now. One compile per key across threads and
+  /// processes. `from` (if given) receives where it came from. Throws SpecError/Error/CompileError.
   std::shared_ptr<const Kernel> kernel(const AttentionSpec& spec, CacheResult* from = nullptr);
 
   /// Compiles and loads ahead of the first launch.
   void prepare(std::span<const AttentionSpec> specs);
+
+  /// Waits until everything launched on the device has finished. Throws Error(device) if any of it failed.
+  void synchronize();
+
+  /// For runtime/device_buffer.h.
+  Device& device() const;
 
  private:
   struct State;
@@ -120,7 +137,7 @@ class Runtime {
 struct CompiledKernel {
   Source source;
   Schedule schedule;
-  std::string image;      // cubin, or PTX when asked for
+  std::string image;  // cubin, or PTX when asked for
   CompileReport report;
   CacheResult from = CacheResult::compiled;
 };
@@ -130,3 +147,4 @@ CompiledKernel compile(const AttentionSpec& spec, const Target& target, const Ru
 std::string_view version();
 
 }  // namespace tilewright
+#pragma GCC visibility pop

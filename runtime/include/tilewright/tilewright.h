@@ -1,0 +1,129 @@
+/* The C interface of Tilewright: for other languages, and for engines that do not want a C++ boundary.
+ *
+ *   tw_runtime* runtime;
+ *   if (tw_runtime_create(NULL, &runtime)) fail(tw_last_error());
+ *   tw_kernel* kernel;
+ *   if (tw_kernel_create(runtime, "head_dim: 128\nmask: causal\n", NULL, &kernel)) fail(tw_last_error());
+ *   if (tw_launch(kernel, stream, &q, &k, &v, &out, NULL, NULL)) fail(tw_last_error());
+ *
+ * Functions that can fail return a tw_status; the text of the last failure of a thread is tw_last_error(). No
+ * C++ exception leaves the library. Every function may be called from any thread; a handle must not be
+ * destroyed while another thread uses it. */
+#ifndef TILEWRIGHT_H
+#define TILEWRIGHT_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#if defined(__GNUC__)
+#define TW_API __attribute__((visibility("default")))
+#else
+#define TW_API
+#endif
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* What went wrong, by who can mend it. */
+typedef enum tw_status {
+  TW_OK = 0,
+  TW_ERROR_USAGE = 1,       /* bad arguments */
+  TW_ERROR_SPEC = 2,        /* a spec that is malformed or that no kernel serves */
+  TW_ERROR_ENVIRONMENT = 3, /* no driver, no compiler, no device, a directory that cannot be used */
+  TW_ERROR_COMPILE = 4,     /* the compiler refused generated source */
+  TW_ERROR_DEVICE = 5,      /* a launch failed, or the simulator found a fault */
+  TW_ERROR_INTERNAL = 6     /* a defect of Tilewright */
+} tw_status;
+
+typedef struct tw_runtime tw_runtime;
+typedef struct tw_kernel tw_kernel;
+
+/* "0.1.0" */
+TW_API const char* tw_version(void);
+
+/* The message of the calling thread's last failure; empty if there was none. Valid until that thread's next
+ * call. */
+TW_API const char* tw_last_error(void);
+/* Its status; TW_OK if there was none. */
+TW_API tw_status tw_last_error_status(void);
+
+typedef enum tw_device {
+  TW_DEVICE_AUTOMATIC = 0, /* CUDA if there is a device, else the simulator */
+  TW_DEVICE_CUDA = 1,
+  TW_DEVICE_SIMULATOR = 2
+} tw_device;
+
+typedef enum tw_simulator_compiler {
+  TW_SIMULATOR_COMPILER_AUTOMATIC = 0, /* the LLVM plugin if it loads, else the system's */
+  TW_SIMULATOR_COMPILER_LLVM = 1,
+  TW_SIMULATOR_COMPILER_SYSTEM = 2
+} tw_simulator_compiler;
+
+/* Fill with tw_options_init, then change what is wanted. */
+typedef struct tw_options {
+  size_t size;                   /* sizeof(tw_options), set by tw_options_init */
+  int32_t device;                /* tw_device */
+  int32_t ordinal;               /* of the CUDA device */
+  const char* cache_directory;   /* NULL: TILEWRIGHT_CACHE_DIR, XDG_CACHE_HOME, HOME */
+  int32_t disk_cache;            /* 0: keep kernels in memory only */
+  int32_t simulator_compiler;    /* tw_simulator_compiler */
+  uint64_t simulator_seed;       /* 0: asynchronous work lands early, 1: as late as allowed, others: drawn */
+  int32_t simulator_check_races; /* 0 or 1 */
+  int32_t reserved;              /* 0 */
+  const char* simulated_target;  /* NULL: "sm_80" */
+} tw_options;
+
+TW_API void tw_options_init(tw_options* options);
+
+/* `options` may be NULL: the defaults. */
+TW_API tw_status tw_runtime_create(const tw_options* options, tw_runtime** runtime);
+/* Kernels made by the runtime stay valid. NULL is allowed. */
+TW_API void tw_runtime_destroy(tw_runtime* runtime);
+
+/* JSON: {"version", "device", "simulator", "target", "generation"}. Owned by the runtime. */
+TW_API const char* tw_runtime_info(const tw_runtime* runtime);
+
+/* The kernel for a spec (YAML text): from memory, from disk, or compiled now. `file` names the text in
+ * messages, NULL: "spec". */
+TW_API tw_status tw_kernel_create(tw_runtime* runtime, const char* spec, const char* file,
+                                  tw_kernel** kernel);
+TW_API void tw_kernel_destroy(tw_kernel* kernel);
+
+/* JSON: {"spec" (canonical form), "target", "schedule", "from" ("memory", "disk", "compiled"), "compiler",
+ * "command", "compile_ms", "registers", "spill_bytes", "shared_memory", "threads", "notes": [...], "lse"
+ * (true, false), "softmax_scale_at_launch", "head_dim_qk", "head_dim_v", "gqa_ratio", "dtype_q", "dtype_kv",
+ * "dtype_out", "layout"}. Owned by the kernel. */
+TW_API const char* tw_kernel_info(const tw_kernel* kernel);
+/* The generated source. Owned by the kernel. */
+TW_API const char* tw_kernel_source(const tw_kernel* kernel);
+
+typedef enum tw_dtype { TW_FP16 = 0, TW_BF16 = 1, TW_E4M3 = 2, TW_E5M2 = 3, TW_FP32 = 4 } tw_dtype;
+
+/* A tensor that the caller owns: device memory, or host memory with the simulator. Dimensions are always in
+ * the order batch, sequence, heads, head_dim (LSE: batch, heads, sequence), whatever the layout in memory. */
+typedef struct tw_tensor {
+  void* data;
+  int32_t dtype; /* tw_dtype */
+  int32_t rank;  /* 4; LSE: 3 */
+  int64_t shape[4];
+  int64_t strides[4]; /* in elements */
+} tw_tensor;
+
+/* Starts the kernel on `stream` (a CUstream or cudaStream_t; NULL: the default stream; the simulator finishes
+ * before it returns). `lse` is required when the spec says `lse: true`, else NULL; `softmax_scale` is
+ * required when the spec says `softmax_scale: launch`, else NULL. Neither allocates on the device,
+ * synchronises nor compiles; may be captured into a CUDA graph. */
+TW_API tw_status tw_launch(const tw_kernel* kernel, void* stream, const tw_tensor* q, const tw_tensor* k,
+                           const tw_tensor* v, const tw_tensor* out, const tw_tensor* lse,
+                           const double* softmax_scale);
+
+/* Whether a kernel serves a spec on a target ("sm_90a"): *supported is 1 or 0. The reasons for a 0 are then
+ * in tw_last_error(), one a line. Needs no device. */
+TW_API tw_status tw_supports(const char* spec, const char* file, const char* target, int* supported);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif
