@@ -61,15 +61,6 @@ PRIMITIVE float maximum(float a, float b)
 DEVICE { float y; asm("max.f32 %0, %1, %2;" : "=f"(y) : "f"(a), "f"(b)); return y; }
 SIMULATOR { return a != a || b > a ? b : a; }
 
-/// Two floats rounded to nearest even, `low` in the lower half (9.7.9.21).
-PRIMITIVE u32 pack_bf16(float low, float high)
-DEVICE { u32 pair; asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(high), "f"(low)); return pair; }
-SIMULATOR { return simulator->pack_two(low, high, 1); }
-
-PRIMITIVE u32 pack_fp16(float low, float high)
-DEVICE { u32 pair; asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(high), "f"(low)); return pair; }
-SIMULATOR { return simulator->pack_two(low, high, 0); }
-
 /// Four 8x8 matrices of 16-bit elements: lane i supplies the address of row i % 8 of matrix i / 8 (9.7.14.5.15).
 PRIMITIVE void load_matrix_x4(u32 (&r)[4], u32 address)
 DEVICE {
@@ -85,23 +76,6 @@ DEVICE {
                : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3]) : "r"(address) : "memory");
 }
 SIMULATOR { simulator->load_matrix_x4(r, address, 1, site); }
-
-/// d (16x8, fp32) += a (16x16, row major) * b (16x8, column major), by one warp (9.7.14.5.8).
-PRIMITIVE void matrix_multiply_bf16(float (&d)[4], const u32 (&a)[4], u32 b0, u32 b1)
-DEVICE {
-  asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
-               : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
-               : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
-}
-SIMULATOR { simulator->matrix_multiply_16x8x16(d, a, b0, b1, 1, site); }
-
-PRIMITIVE void matrix_multiply_fp16(float (&d)[4], const u32 (&a)[4], u32 b0, u32 b1)
-DEVICE {
-  asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
-               : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
-               : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
-}
-SIMULATOR { simulator->matrix_multiply_16x8x16(d, a, b0, b1, 0, site); }
 
 /// Starts the copy of 16 bytes from global to shared memory past L1; `bytes` 0 writes zeros and reads nothing (9.7.9.25.3.1).
 PRIMITIVE void copy_async_16(u32 destination, const void* source, int bytes)

@@ -1,0 +1,15 @@
+// The primitives that depend on the element type: fp16.
+
+/// Two floats rounded to nearest even, `low` in the lower half (9.7.9.21).
+PRIMITIVE u32 pack_element(float low, float high)
+DEVICE { u32 pair; asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(high), "f"(low)); return pair; }
+SIMULATOR { return simulator->pack_two(low, high, 0); }
+
+/// d (16x8, fp32) += a (16x16, row major) * b (16x8, column major), by one warp (9.7.14.5.8).
+PRIMITIVE void matrix_multiply(float (&d)[4], const u32 (&a)[4], u32 b0, u32 b1)
+DEVICE {
+  asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+               : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+               : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+}
+SIMULATOR { simulator->matrix_multiply_16x8x16(d, a, b0, b1, 0, site); }

@@ -1,0 +1,85 @@
+// The output of a tile: P times V, normalisation, stores straight from registers.
+
+/// V as the B operand, transposed on the way: 16 keys by 16 columns at once.
+__device__ __forceinline__ u32 value_address(u32 value_tile) {
+  const int lane = thread_index() % 32;
+  return value_tile + lane % 16 * row_pitch(columns_v) + lane / 16 * 16;
+}
+
+/// The accumulator layout of the scores is the A operand's layout of the next product.
+__device__ __forceinline__ void accumulate_output(float (&output)[m_fragments][columns_v / 8][4],
+                                                  float (&probabilities)[m_fragments][n_fragments][4], u32 value) {
+#pragma unroll
+  for (int k = 0; k < block_n / 16; ++k) {
+    u32 a[m_fragments][4];
+#pragma unroll
+    for (int m = 0; m < m_fragments; ++m)
+#pragma unroll
+      for (int e = 0; e < 4; ++e) {
+        const float(&pair)[4] = probabilities[m][2 * k + e / 2];
+        a[m][e] = pack_element(pair[e % 2 * 2], pair[e % 2 * 2 + 1]);
+      }
+#pragma unroll
+    for (int n = 0; n < columns_v / 8; n += 2) {
+      u32 b[4];
+      load_matrix_x4_transposed(b, value + k * 16 * row_pitch(columns_v) + n * 16);
+#pragma unroll
+      for (int m = 0; m < m_fragments; ++m) {
+        matrix_multiply(output[m][n], a[m], b[0], b[1]);
+        matrix_multiply(output[m][n + 1], a[m], b[2], b[3]);
+      }
+    }
+  }
+}
+
+/// Word i of lane q of a quad becomes word q of lane i.
+__device__ __forceinline__ void transpose_quad(u32 (&word)[4]) {
+  const bool odd = thread_index() & 1, upper = thread_index() & 2;
+  const u32 x = shuffle_xor(odd ? word[0] : word[1], 1);
+  const u32 y = shuffle_xor(odd ? word[2] : word[3], 1);
+  const u32 a = odd ? x : word[0], b = odd ? word[1] : x, c = odd ? y : word[2], d = odd ? word[3] : y;
+  const u32 z = shuffle_xor(upper ? a : c, 2);
+  const u32 w = shuffle_xor(upper ? b : d, 2);
+  word[0] = upper ? z : a;
+  word[1] = upper ? w : b;
+  word[2] = upper ? c : z;
+  word[3] = upper ? d : w;
+}
+
+/// `row` is the warp's first query row; `out` and `lse` point at the head's row 0.
+__device__ __forceinline__ void store_output(const ForwardParameters& p, float (&output)[m_fragments][columns_v / 8][4],
+                                             SoftmaxState& state, u16* out, float* lse, int row) {
+  const int lane = thread_index() % 32;
+#pragma unroll
+  for (int m = 0; m < m_fragments; ++m)
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      float sum = state.sum[m][half];
+      sum += shuffle_xor(sum, 1);
+      sum += shuffle_xor(sum, 2);
+      const bool sees_no_key = sum == 0.0f;
+      const float factor = sees_no_key ? 0.0f : 1.0f / sum;
+      const int my_row = row + m * 16 + half * 8 + lane / 4;
+      const bool live = my_row < p.seqlen_q;
+      if (with_lse && live && lane % 4 == 0 && lse) {
+        const float scale = with_softcap ? 1.0f : p.scale;
+        global_store_float(lse + my_row, sees_no_key ? minus_infinity
+                                                     : state.maximum[m][half] * scale + log2_approximate(sum) * ln_2);
+      }
+#pragma unroll
+      for (int group = 0; group < (columns_v + 31) / 32; ++group) {
+        u32 word[4];
+#pragma unroll
+        for (int i = 0; i < 4; ++i) {
+          const int n = group * 4 + i;
+          word[i] = n < columns_v / 8 ? pack_element(output[m][n < columns_v / 8 ? n : 0][half * 2] * factor,
+                                                     output[m][n < columns_v / 8 ? n : 0][half * 2 + 1] * factor)
+                                      : 0u;
+        }
+        transpose_quad(word);
+        const int column = group * 32 + lane % 4 * 8;
+        if (live && (head_dim_v % 32 == 0 || column < head_dim_v))
+          global_store_16(out + my_row * p.out.row_stride + column, word[0], word[1], word[2], word[3]);
+      }
+    }
+}

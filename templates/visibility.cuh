@@ -1,0 +1,50 @@
+// Which keys the rows of a tile see. Positions are 64-bit while window sides are added to them.
+
+/// Tiles of keys that a tile of query rows visits: [begin, end), of which [full_begin, full_end) need no mask.
+struct KeyTiles {
+  int begin, end, full_begin, full_end;
+};
+
+__device__ __forceinline__ long long clamp(long long value, long long low, long long high) {
+  return value < low ? low : value > high ? high : value;
+}
+
+/// Query row + shift is the key that the row stands at.
+__device__ __forceinline__ int diagonal_shift(const ForwardParameters& p) {
+  return aligned_bottom_right ? p.seqlen_kv - p.seqlen_q : 0;
+}
+
+/// `row` is the tile's first query row.
+__device__ __forceinline__ KeyTiles key_tiles(const ForwardParameters& p, int row) {
+  const long long keys = p.seqlen_kv;
+  const long long first = (long long)row + diagonal_shift(p);
+  const long long last = (long long)minimum(row + block_m, p.seqlen_q) - 1 + diagonal_shift(p);
+  long long begin = 0, end = keys, full_begin = 0, full_end = keys;
+  if (limited_left) {
+    begin = clamp(first - window_left, 0, keys);
+    full_begin = clamp(last - window_left, 0, keys);
+  }
+  if (limited_right) {
+    end = clamp(last + window_right + 1, 0, keys);
+    full_end = clamp(first + window_right + 1, 0, keys);
+  }
+  KeyTiles tiles;
+  tiles.begin = (int)(begin / block_n);
+  tiles.end = end > begin ? (int)((end + block_n - 1) / block_n) : tiles.begin;
+  tiles.full_begin = (int)((full_begin + block_n - 1) / block_n);
+  tiles.full_end = (int)(full_end / block_n);
+  return tiles;
+}
+
+/// Keys [low, high) that one row sees, counted from `key`.
+struct KeyLimits {
+  int low, high;
+};
+
+__device__ __forceinline__ KeyLimits key_limits(const ForwardParameters& p, int row, int key) {
+  const long long position = (long long)row + diagonal_shift(p) - key;
+  KeyLimits limits = {0, p.seqlen_kv - key};
+  if (limited_left) limits.low = (int)clamp(position - window_left, 0, block_n);
+  if (limited_right) limits.high = (int)clamp(position + window_right + 1, 0, limits.high);
+  return limits;
+}
