@@ -1,0 +1,95 @@
+"""attention(): from tensors to the answer in one call."""
+
+from .errors import UsageError
+from .runtime import default_runtime
+from .tensors import device_of, dtype_of, empty_like
+
+
+def attention(q, k, v, spec=None, *, mask=None, window=None, softcap=None, scale=None, layout=None, blocks=None,
+              out=None, return_lse=False, runtime=None):
+    """softmax(scale · q kᵀ, masked) v, by a kernel made for exactly this problem.
+
+    q, k, v: torch CUDA tensors (zero copy, torch's current stream), or NumPy arrays and torch CPU tensors, which go
+    through the simulator; fp16 or bf16 (NumPy: ml_dtypes.bfloat16, or the bits as uint16). [batch, sequence, heads,
+    head_dim] for layout "bshd" (default), [batch, heads, sequence, head_dim] for "bhsd". Any strides, but a contiguous
+    last dimension; k and v may have fewer heads.
+
+    What is computed comes from `spec` (the path of a YAML file, YAML text, or a dict), or from keywords:
+      mask: "none" (default), "causal" (the last query sees the last key) or "causal_top_left"
+      window: (left, right), keys seen before and after a query's own position; None for an unlimited side
+      softcap: c, for c · tanh(score / c)
+      scale: the softmax scale, default 1/sqrt(head_dim); with a spec only if it says `softmax_scale: launch`
+      layout, blocks: as in a spec
+
+    Returns the output (`out`, if given), or (output, lse) with return_lse; lse is fp32, [batch, heads, sequence],
+    natural logarithm. With a spec, return_lse needs its `lse: true`. Kernels are kept per device and spec. Raises the
+    exceptions of tilewright.errors.
+    """
+    runtime = runtime or default_runtime(*device_of(q, "q"))
+    if spec is None:
+        spec = spec_from_keywords(q, k, v, mask, window, softcap, scale, layout, blocks, return_lse)
+        scale = None
+    else:
+        fixed = dict(mask=mask, window=window, softcap=softcap, layout=layout, blocks=blocks)
+        given = [name for name, value in fixed.items() if value is not None]
+        if given:
+            raise UsageError(
+                f"{', '.join(given)} given together with spec=: what is computed is the spec's, and cannot change "
+                "at launch; write it into the spec, or leave spec out"
+            )
+    kernel = runtime.kernel(spec)
+    info = kernel.info
+    if return_lse and not info["lse"]:
+        raise UsageError("return_lse=True, but the spec does not say `lse: true`")
+
+    shape = tuple(q.shape)
+    if len(shape) != 4:
+        raise UsageError(f"q has shape {shape}; expected 4 dimensions")
+    if out is None:
+        out = empty_like(q, shape[:3] + (info["head_dim_v"],), info["dtype_out"])
+    lse = None
+    if info["lse"]:
+        batch, heads, rows = shape[:3] if kernel.heads_first else (shape[0], shape[2], shape[1])
+        lse = empty_like(q, (batch, heads, rows), "fp32")
+    kernel.launch(q, k, v, out, lse, scale)
+    return (out, lse) if return_lse else out
+
+
+def spec_from_keywords(q, k, v, mask, window, softcap, scale, layout, blocks, lse):
+    """The spec that the tensors and keywords describe, as a dict."""
+    for tensor, name in ((q, "q"), (k, "k"), (v, "v")):
+        device_of(tensor, name)
+        if len(tensor.shape) != 4:
+            raise UsageError(f"{name} has shape {tuple(tensor.shape)}; expected 4 dimensions")
+    if layout not in (None, "bshd", "bhsd"):
+        raise UsageError(f"layout '{layout}': expected bshd or bhsd")
+    if mask is not None and window is not None:
+        raise UsageError("mask and window are both given; a window is a mask of its own, so give one of them")
+
+    heads_at = 1 if layout == "bhsd" else 2
+    heads, kv_heads = q.shape[heads_at], k.shape[heads_at]
+    if kv_heads == 0 or heads % kv_heads:
+        raise UsageError(f"{heads} query heads cannot be shared out among {kv_heads} KV heads")
+    if dtype_of(k, "k") != dtype_of(q, "q") or dtype_of(v, "v") != dtype_of(q, "q"):
+        raise UsageError(f"q holds {q.dtype}, k {k.dtype}, v {v.dtype}; expected one type")
+
+    qk, dv = q.shape[3], v.shape[3]
+    spec = {"head_dim": qk if qk == dv else {"qk": qk, "v": dv}, "dtype": dtype_of(q, "q"),
+            "gqa_ratio": max(1, heads // kv_heads)}
+    if window is not None:
+        if not isinstance(window, (tuple, list)) or len(window) != 2:
+            raise UsageError(f"window {window!r}: expected (left, right)")
+        spec["mask"] = {"window": [float("inf") if side is None else side for side in window]}
+    elif mask is not None:
+        spec["mask"] = mask
+    if softcap is not None:
+        spec["softcap"] = softcap
+    if scale is not None:
+        spec["softmax_scale"] = scale
+    if layout is not None:
+        spec["layout"] = layout
+    if blocks is not None:
+        spec["blocks"] = blocks
+    if lse:
+        spec["lse"] = True
+    return spec

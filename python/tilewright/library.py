@@ -1,0 +1,90 @@
+"""Finds libtilewright.so and describes its C interface (tilewright.h) to ctypes."""
+
+import ctypes
+import functools
+import os
+import pathlib
+import struct
+
+from .errors import BY_STATUS, InternalError, SetupError
+
+NAME = "libtilewright.so"
+
+# struct tw_tensor: data, dtype, rank, shape[4], strides[4].
+TENSOR = struct.Struct("=Qii4q4q")
+
+DTYPES = {"fp16": 0, "bf16": 1, "e4m3": 2, "e5m2": 3, "fp32": 4}
+
+
+class Options(ctypes.Structure):
+    """struct tw_options."""
+
+    _fields_ = [
+        ("size", ctypes.c_size_t),
+        ("device", ctypes.c_int32),
+        ("ordinal", ctypes.c_int32),
+        ("cache_directory", ctypes.c_char_p),
+        ("disk_cache", ctypes.c_int32),
+        ("simulator_compiler", ctypes.c_int32),
+        ("simulator_seed", ctypes.c_uint64),
+        ("simulator_check_races", ctypes.c_int32),
+        ("reserved", ctypes.c_int32),
+        ("simulated_target", ctypes.c_char_p),
+    ]
+
+
+def candidates():
+    """Where the library may be: TILEWRIGHT_LIBRARY alone if it is set, else beside this package, in the build folder of
+    a checkout, on the loader's path."""
+    chosen = os.environ.get("TILEWRIGHT_LIBRARY")
+    if chosen:
+        return [chosen]
+    here = pathlib.Path(__file__).resolve().parent
+    return [str(here / NAME), str(here.parent.parent / "build" / NAME), NAME]
+
+
+@functools.cache
+def library():
+    """The loaded library. Raises SetupError naming every place tried."""
+    tried = []
+    for path in candidates():
+        try:
+            loaded = ctypes.CDLL(path)
+        except OSError as error:
+            tried.append(f"  {path}: {error}")
+            continue
+        declare(loaded)
+        return loaded
+    raise SetupError(
+        f"{NAME} was not found; build it (make build) or set TILEWRIGHT_LIBRARY to its path. Tried:\n" + "\n".join(tried)
+    )
+
+
+def declare(loaded):
+    pointer, text, status = ctypes.c_void_p, ctypes.c_char_p, ctypes.c_int
+    out = ctypes.POINTER(ctypes.c_void_p)
+    for name, result, arguments in (
+        ("tw_version", text, []),
+        ("tw_last_error", text, []),
+        ("tw_options_init", None, [ctypes.POINTER(Options)]),
+        ("tw_runtime_create", status, [ctypes.POINTER(Options), out]),
+        ("tw_runtime_destroy", None, [pointer]),
+        ("tw_runtime_info", text, [pointer]),
+        ("tw_kernel_create", status, [pointer, text, text, out]),
+        ("tw_kernel_destroy", None, [pointer]),
+        ("tw_kernel_info", text, [pointer]),
+        ("tw_kernel_source", text, [pointer]),
+        # The tensors are passed as packed bytes (TENSOR): cheaper than filling ctypes structures.
+        ("tw_launch", status, [pointer] * 7 + [ctypes.POINTER(ctypes.c_double)]),
+        ("tw_supports", status, [text, text, text, ctypes.POINTER(ctypes.c_int)]),
+    ):
+        function = getattr(loaded, name)
+        function.restype = result
+        function.argtypes = arguments
+
+
+def check(status):
+    """Raises the exception that belongs to a tw_status, with the library's message."""
+    if status:
+        message = library().tw_last_error().decode("utf-8", "replace")
+        raise BY_STATUS.get(status, InternalError)(message)

@@ -1,0 +1,168 @@
+"""Runtime and Kernel: the C interface's two handles."""
+
+import ctypes
+import json
+import math
+import os
+import pathlib
+import threading
+import weakref
+
+from .errors import UsageError
+from .library import Options, check, library
+from .tensors import check_writable, current_stream, device_of, pack
+
+DEVICES = {"automatic": 0, "cuda": 1, "simulator": 2}
+SIMULATOR_COMPILERS = {"automatic": 0, "llvm": 1, "system": 2}
+
+
+def chosen(table, word, what):
+    if word not in table:
+        raise UsageError(f"{what} '{word}': expected one of {', '.join(table)}")
+    return table[word]
+
+
+class Runtime:
+    """Compiles, caches and loads kernels for one device.
+
+    device: "automatic" (CUDA if there is a device, else the simulator), "cuda" or "simulator"; ordinal: which GPU.
+    cache_directory: where compiled kernels are kept (default: TILEWRIGHT_CACHE_DIR, else below XDG_CACHE_HOME or
+    HOME); disk_cache=False keeps them in memory alone. The rest is the simulator's: its compiler ("automatic", "llvm",
+    "system"), the seed of its timing, whether it looks for races, and the GPU generation that it stands for.
+    """
+
+    def __init__(self, device="automatic", ordinal=0, *, cache_directory=None, disk_cache=True,
+                 simulator_compiler="automatic", simulator_seed=0, check_races=True, simulated_target=None):
+        options = Options()
+        library().tw_options_init(ctypes.byref(options))
+        options.device = chosen(DEVICES, device, "device")
+        options.ordinal = ordinal
+        options.cache_directory = None if cache_directory is None else os.fsencode(cache_directory)
+        options.disk_cache = bool(disk_cache)
+        options.simulator_compiler = chosen(SIMULATOR_COMPILERS, simulator_compiler, "simulator_compiler")
+        options.simulator_seed = simulator_seed
+        options.simulator_check_races = bool(check_races)
+        if simulated_target is not None:
+            options.simulated_target = simulated_target.encode()
+        handle = ctypes.c_void_p()
+        check(library().tw_runtime_create(ctypes.byref(options), ctypes.byref(handle)))
+        self.handle = handle.value
+        weakref.finalize(self, library().tw_runtime_destroy, self.handle)
+        self.info = json.loads(library().tw_runtime_info(self.handle))
+        self.kernels = {}
+
+    def kernel(self, spec):
+        """The kernel for a spec (see Kernel), from memory if the same spec was asked for before."""
+        text, file = spec_text(spec)
+        kernel = self.kernels.get((text, file))
+        if kernel is None:
+            kernel = self.kernels[text, file] = Kernel(spec, self)
+        return kernel
+
+    def __repr__(self):
+        return f"<tilewright.Runtime on {self.info['device']}, {self.info['target']}>"
+
+
+class Kernel:
+    """A compiled, loaded, launchable function for one spec.
+
+    spec: the path of a YAML file (a pathlib.Path, or a str that ends in .yaml), YAML text, or a dict.
+    info: what it was made from and what the compiler said ("target", "schedule", "registers", "from", ...).
+    """
+
+    def __init__(self, spec, runtime=None):
+        text, file = spec_text(spec)
+        runtime = runtime or default_runtime("automatic", 0)
+        handle = ctypes.c_void_p()
+        name = None if file is None else os.fsencode(file)
+        check(library().tw_kernel_create(runtime.handle, text.encode(), name, ctypes.byref(handle)))
+        self.handle = handle.value
+        weakref.finalize(self, library().tw_kernel_destroy, self.handle)
+        self.runtime = runtime
+        self.info = json.loads(library().tw_kernel_info(self.handle))
+        self.device = ("simulator" if runtime.info["simulator"] else "cuda")
+        self.heads_first = self.info["layout"] == "bhsd"
+        self.start = library().tw_launch
+
+    @property
+    def source(self):
+        """The generated CUDA source."""
+        return library().tw_kernel_source(self.handle).decode()
+
+    def launch(self, q, k, v, out, lse=None, scale=None, stream=None):
+        """Starts the kernel on `stream` (a handle; default: torch's current stream). Tensors are torch or NumPy, in the
+        dimension order of the spec's layout, any strides with a contiguous last dimension; lse is [batch, heads,
+        sequence] of fp32. On the simulator the result is there on return."""
+        device = device_of(q, "q")
+        for tensor, name in ((k, "k"), (v, "v"), (out, "out")):
+            if device_of(tensor, name) != device:
+                raise UsageError(f"q is on {place(device)}, but {name} is on {place(device_of(tensor, name))}")
+        if device[0] != self.device:
+            raise UsageError(f"the tensors are for {place(device)}, but this kernel was made for {self.device}")
+        check_writable(out, "out")
+        heads_first = self.heads_first
+        if lse is not None:
+            if device_of(lse, "lse") != device:
+                raise UsageError(f"q is on {place(device)}, but lse is on {place(device_of(lse, 'lse'))}")
+            check_writable(lse, "lse")
+            lse = pack(lse, "lse", 3, False)
+        check(
+            self.start(
+                self.handle,
+                current_stream(q) if stream is None else stream,
+                pack(q, "q", 4, heads_first),
+                pack(k, "k", 4, heads_first),
+                pack(v, "v", 4, heads_first),
+                pack(out, "out", 4, heads_first),
+                lse,
+                None if scale is None else ctypes.byref(ctypes.c_double(scale)),
+            )
+        )
+
+    def __repr__(self):
+        return f"<tilewright.Kernel {self.info['schedule']} for {self.info['target']}>"
+
+
+def place(device):
+    kind, index = device
+    return f"cuda:{index}" if kind == "cuda" else "the CPU"
+
+
+def spec_text(spec):
+    """The YAML text of a spec, and the name of its file for messages (None if it has none)."""
+    if isinstance(spec, dict):
+        return "".join(f"{key}: {yaml_value(value)}\n" for key, value in spec.items()), None
+    if isinstance(spec, os.PathLike) or (isinstance(spec, str) and spec.endswith((".yaml", ".yml"))):
+        try:
+            return pathlib.Path(spec).read_text(encoding="utf-8"), os.fspath(spec)
+        except (OSError, UnicodeDecodeError) as error:
+            raise UsageError(f"cannot read the spec {os.fspath(spec)}: {error}") from None
+    if isinstance(spec, str):
+        return spec, None
+    raise UsageError(f"spec is a {type(spec).__name__}; expected a path, YAML text or a dict")
+
+
+def yaml_value(value):
+    """One value in YAML's flow style."""
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{key}: {yaml_value(inner)}" for key, inner in value.items()) + "}"
+    if isinstance(value, (list, tuple)):
+        return "[" + ", ".join(map(yaml_value, value)) + "]"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, float) and math.isinf(value):
+        return "inf" if value > 0 else "-inf"
+    return str(value)
+
+
+default_runtimes = {}
+default_runtimes_lock = threading.Lock()
+
+
+def default_runtime(device, ordinal):
+    """The runtime shared by everyone who does not bring one."""
+    with default_runtimes_lock:
+        runtime = default_runtimes.get((device, ordinal))
+        if runtime is None:
+            runtime = default_runtimes[device, ordinal] = Runtime(device, ordinal)
+        return runtime
