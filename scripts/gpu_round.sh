@@ -1,0 +1,35 @@
+#!/usr/bin/env bash
+# One round on a GPU machine, which may have no network and nothing to build with: the GPU tests, the main job, then the
+# comparison with peers. Takes a build made elsewhere: build/{test_gpu,tilewright,libtilewright.so}; needs a driver, NVRTC
+# (of a toolkit or a wheel) and, for the comparison, python3 with torch.
+#
+#   scripts/gpu_round.sh FOLDER [options of bench/peers.py]
+#
+# FOLDER receives environment.txt, test_gpu.txt, first_light.txt, peers.txt and peers.json. Each step has a time limit
+# (TEST_SECONDS, PEERS_SECONDS), and each runs whatever became of the one before. Exit code: 0 if all passed.
+set -uo pipefail
+cd "$(dirname "$0")/.."
+
+[ $# -ge 1 ] || { echo "usage: scripts/gpu_round.sh FOLDER [options of bench/peers.py]" >&2; exit 2; }
+mkdir -p "$1" || exit 3
+folder=$(cd "$1" && pwd)
+shift
+export TILEWRIGHT_CACHE_DIR=${TILEWRIGHT_CACHE_DIR:-$(mktemp -d)}
+failed=
+
+# step SECONDS NAME COMMAND…: the output goes to the screen and to NAME.txt.
+step() {
+  local seconds=$1 name=$2
+  shift 2
+  echo "== $name: $*"
+  timeout --kill-after=10 "$seconds" "$@" 2>&1 | tee "$folder/$name.txt"
+  local code=${PIPESTATUS[0]}
+  [ "$code" = 0 ] || { echo "== $name: exit code $code"; failed="$failed $name"; }
+}
+
+step 60 environment build/tilewright doctor
+step "${TEST_SECONDS:-240}" test_gpu build/test_gpu --gtest_brief=1
+step 120 first_light scripts/first_light.sh
+step "${PEERS_SECONDS:-300}" peers python3 bench/peers.py --out "$folder/peers.json" "$@"
+
+[ -z "$failed" ] || { echo "failed:$failed"; exit 1; }
