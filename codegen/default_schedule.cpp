@@ -49,7 +49,7 @@ Schedule nearest_legal(const AttentionSpec& spec, const Schedule& wanted, const 
   };
   for (int m = 16; m <= 256; m *= 2)
     for (int n = 16; n <= 256; n *= 2)
-      for (int stages = 2; stages <= 8; ++stages)
+      for (int stages = 1; stages <= 8; ++stages)
         for (int warps = 1; warps <= 16; warps *= 2)
           for (bool held : {false, true}) {
             const Schedule candidate{wanted.family, m, n, warps, stages, held};

@@ -48,7 +48,7 @@ std::vector<std::string> illegal_because(const AttentionSpec& spec, const Schedu
   bool sizes = in_range("m", schedule.block_m, 16, 256);
   sizes = in_range("n", schedule.block_n, 16, 256) && sizes;
   sizes = in_range("warps", schedule.warps, 1, 16) && sizes;
-  sizes = in_range("stages", schedule.stages, 2, 8) && sizes;
+  sizes = in_range("stages", schedule.stages, 1, 8) && sizes;
   if (!sizes) return reasons;
   if (schedule.block_n % 16 != 0) refuse("blocks.n is " + text(schedule.block_n) + "; expected a multiple of 16");
   if (schedule.block_m % (16 * schedule.warps) != 0) {

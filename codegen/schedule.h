@@ -15,7 +15,7 @@ struct Schedule {
   int block_m = 0;                  // query rows of a tile
   int block_n = 0;                  // keys of a tile
   int warps = 0;                    // each owns block_m / warps rows
-  int stages = 0;                   // K/V tiles in shared memory at once
+  int stages = 0;                   // pairs of K and V tiles in shared memory at once; 1: K and V take turns
   bool query_in_registers = false;  // Q fragments are read once instead of once per K tile
   bool operator==(const Schedule&) const = default;
 

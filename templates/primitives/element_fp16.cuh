@@ -13,3 +13,15 @@ DEVICE {
                : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
 SIMULATOR { simulator->matrix_multiply_16x8x16(d, a, b0, b1, 0, site); }
+
+/// d = a * b: the first product of a sum needs no zeros written first.
+PRIMITIVE void matrix_multiply_first(float (&d)[4], const u32 (&a)[4], u32 b0, u32 b1)
+DEVICE {
+  asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%10, %10, %10, %10};"
+               : "=f"(d[0]), "=f"(d[1]), "=f"(d[2]), "=f"(d[3])
+               : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1), "f"(0.0f));
+}
+SIMULATOR {
+  d[0] = d[1] = d[2] = d[3] = 0.0f;
+  simulator->matrix_multiply_16x8x16(d, a, b0, b1, 0, site);
+}

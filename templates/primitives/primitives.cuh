@@ -41,6 +41,16 @@ DEVICE {
 }
 SIMULATOR { return __builtin_bit_cast(float, simulator->shuffle_xor(__builtin_bit_cast(u32, value), mask, site)); }
 
+/// Whether the predicate holds in any lane of the warp (9.7.13.5).
+PRIMITIVE bool warp_any(bool predicate)
+DEVICE {
+  int any;
+  asm volatile("{ .reg .pred p, q; setp.ne.b32 p, %1, 0; vote.sync.any.pred q, p, 0xffffffff; selp.b32 %0, 1, 0, q; }"
+               : "=r"(any) : "r"((int)predicate));
+  return any;
+}
+SIMULATOR { return simulator->warp_any(predicate, site); }
+
 /// 2^x, relative error at most 2^-22; 2^-inf = 0 (9.7.3.20).
 PRIMITIVE float exp2_approximate(float x)
 DEVICE { float y; asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x)); return y; }

@@ -9,6 +9,7 @@ struct SimulatorInterface {
   void (*block_barrier)(int site);                       // __syncthreads
   void (*warp_barrier)(unsigned mask, int site);         // __syncwarp
   unsigned (*shuffle_xor)(unsigned value, int lane_mask, int site);
+  int (*warp_any)(int predicate, int site);              // vote.sync.any
   // --- shared memory: byte offsets from 0
   void (*shared_load)(void* destination, unsigned address, int bytes, int site);         // 4, 8 or 16 bytes, aligned
   void (*shared_store)(unsigned address, const void* source, int bytes, int site);

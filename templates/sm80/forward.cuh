@@ -1,16 +1,25 @@
 // The forward kernel: one block computes one tile of query rows of one head, from the last visible key to the first.
 
-/// Starts loading tile `j` of K and V into its stage and closes the group of copies, also when there is no such tile:
-/// the count of groups in flight then stays the same for every iteration.
-__device__ __forceinline__ void load_keys_and_values(const ForwardParameters& p, u32 stage, const u16* k, const u16* v, int j,
-                                                     int first) {
-  if (j >= first) {
-    const long long row = (long long)j * block_n;
-    const int live_rows = p.seqlen_kv - j * block_n;
-    load_tile<block_n, head_dim_qk>(stage, k + row * p.k.row_stride, p.k.row_stride, live_rows);
-    load_tile<block_n, head_dim_v>(stage + key_tile_bytes, v + row * p.v.row_stride, p.v.row_stride, live_rows);
-  }
-  copy_async_commit();
+/// Walks down the tiles of K and V. Only the first tile loaded, the last one of the sequence, can be partial.
+struct KeyValueSource {
+  const u16* k;
+  const u16* v;
+  int tiles_left;  // not yet loaded
+  int live_keys;   // of the next tile
+};
+
+template <bool partial>
+__device__ __forceinline__ void load_keys(const ForwardParameters& p, KeyValueSource& source, u32 tile) {
+  if (source.tiles_left > 0) load_tile<block_n, head_dim_qk, partial>(tile, source.k, p.k.row_stride, source.live_keys);
+  source.k -= block_n * p.k.row_stride;
+}
+
+template <bool partial>
+__device__ __forceinline__ void load_values(const ForwardParameters& p, KeyValueSource& source, u32 tile) {
+  if (source.tiles_left > 0) load_tile<block_n, head_dim_v, partial>(tile, source.v, p.v.row_stride, source.live_keys);
+  source.v -= block_n * p.v.row_stride;
+  source.live_keys = block_n;
+  --source.tiles_left;
 }
 
 extern "C" __global__ void __launch_bounds__(threads, blocks_per_sm)
@@ -25,13 +34,29 @@ attention_forward(const __grid_constant__ ForwardParameters p) {
   const u16* v = (const u16*)p.v.data + batch * p.v.batch_stride + kv_head * p.v.head_stride;
 
   const KeyTiles tiles = key_tiles(p, row);
+  const int last_key = (tiles.end - 1) * block_n;
+  KeyValueSource source = {tile_source<head_dim_qk>(k + last_key * p.k.row_stride, p.k.row_stride),
+                           tile_source<head_dim_v>(v + last_key * p.v.row_stride, p.v.row_stride),
+                           tiles.end - tiles.begin, p.seqlen_kv - last_key};
   const u32 query_tile = shared_base();
   const u32 ring = query_tile + query_tile_bytes;
   constexpr int stage_bytes = key_tile_bytes + value_tile_bytes;
 
-  load_tile<block_m, head_dim_qk>(query_tile, q, p.q.row_stride, p.seqlen_q - row);
+  // Groups of copies are closed also when there is no tile left to load: their count tells what has landed.
+  load_tile<block_m, head_dim_qk, true>(query_tile, tile_source<head_dim_qk>(q, p.q.row_stride), p.q.row_stride, p.seqlen_q - row);
+  load_keys<true>(p, source, ring);
+  if (stages > 1) {
+    load_values<true>(p, source, ring + key_tile_bytes);
+    copy_async_commit();
 #pragma unroll
-  for (int s = 0; s < stages - 1; ++s) load_keys_and_values(p, ring + s * stage_bytes, k, v, tiles.end - 1 - s, tiles.begin);
+    for (int s = 1; s < stages - 1; ++s) {
+      load_keys<false>(p, source, ring + s * stage_bytes);
+      load_values<false>(p, source, ring + s * stage_bytes + key_tile_bytes);
+      copy_async_commit();
+    }
+  } else {
+    copy_async_commit();
+  }
 
   float output[m_fragments][columns_v / 8][4];
 #pragma unroll
@@ -43,10 +68,11 @@ attention_forward(const __grid_constant__ ForwardParameters p) {
   SoftmaxState state;
   start_softmax(state);
 
+  constexpr int groups_in_flight = stages > 1 ? stages - 2 : 0;
   const u32 query = query_address(query_tile);
   u32 held[query_fragments][m_fragments][4];
   if (query_in_registers) {
-    copy_async_wait<stages - 2>();  // Q travels in the first group
+    copy_async_wait<groups_in_flight>();  // Q travels in the first group
     block_barrier();
 #pragma unroll
     for (int i = 0; i < query_fragments; ++i) load_query_fragment(held[i], query, i);
@@ -57,13 +83,25 @@ attention_forward(const __grid_constant__ ForwardParameters p) {
   int stage = 0;
 #pragma unroll 1
   for (int j = tiles.end - 1; j >= tiles.begin; --j) {
-    copy_async_wait<stages - 2>();
-    block_barrier();  // tile j is there for all, and all have left tile j + 1, whose stage the next load overwrites
-    const int free_stage = stage == 0 ? stages - 1 : stage - 1;
-    load_keys_and_values(p, ring + free_stage * stage_bytes, k, v, j - (stages - 1), tiles.begin);
     const u32 tile = ring + stage * stage_bytes;
+    copy_async_wait<groups_in_flight>();
+    block_barrier();  // tile j is there for all, and all have left tile j + 1, whose place the next load takes
+    if (stages > 1) {
+      const u32 free_stage = ring + (stage == 0 ? stages - 1 : stage - 1) * stage_bytes;
+      load_keys<false>(p, source, free_stage);
+      load_values<false>(p, source, free_stage + key_tile_bytes);
+    } else {
+      load_values<true>(p, source, tile + key_tile_bytes);
+    }
+    copy_async_commit();
     float scores[m_fragments][n_fragments][4];
     compute_scores(scores, held, query, key_address(tile));
+    if (stages == 1) {
+      copy_async_wait<0>();
+      block_barrier();  // V is there for all, and all have left K
+      load_keys<false>(p, source, tile);
+      copy_async_commit();
+    }
     if (with_softcap) cap_scores(scores, p.scale);
     if (j < tiles.full_begin || j >= tiles.full_end) mask_scores(scores, p, warp_row, j * block_n);
     update_softmax(scores, state, output, scale_log2);

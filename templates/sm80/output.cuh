@@ -58,9 +58,10 @@ __device__ __forceinline__ void store_output(const ForwardParameters& p, float (
       sum += shuffle_xor(sum, 1);
       sum += shuffle_xor(sum, 2);
       const bool sees_no_key = sum == 0.0f;
-      const float factor = sees_no_key ? 0.0f : 1.0f / sum;
+      const float factor = sees_no_key ? 0.0f : reciprocal_approximate(sum);
       const int my_row = row + m * 16 + half * 8 + lane / 4;
       const bool live = my_row < p.seqlen_q;
+      u16* to = out + my_row * p.out.row_stride + lane % 4 * 8;
       if (with_lse && live && lane % 4 == 0 && lse) {
         const float scale = with_softcap ? 1.0f : p.scale;
         global_store_float(lse + my_row, sees_no_key ? minus_infinity
@@ -77,9 +78,8 @@ __device__ __forceinline__ void store_output(const ForwardParameters& p, float (
                                       : 0u;
         }
         transpose_quad(word);
-        const int column = group * 32 + lane % 4 * 8;
-        if (live && (head_dim_v % 32 == 0 || column < head_dim_v))
-          global_store_16(out + my_row * p.out.row_stride + column, word[0], word[1], word[2], word[3]);
+        if (live && (head_dim_v % 32 == 0 || group * 32 + lane % 4 * 8 < head_dim_v))
+          global_store_16(to + group * 32, word[0], word[1], word[2], word[3]);
       }
     }
 }

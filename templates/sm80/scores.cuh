@@ -28,12 +28,6 @@ __device__ __forceinline__ void compute_scores(float (&scores)[m_fragments][n_fr
                                                const u32 (&held)[query_fragments][m_fragments][4], u32 query,
                                                u32 key) {
 #pragma unroll
-  for (int m = 0; m < m_fragments; ++m)
-#pragma unroll
-    for (int n = 0; n < n_fragments; ++n)
-#pragma unroll
-      for (int e = 0; e < 4; ++e) scores[m][n][e] = 0.0f;
-#pragma unroll
   for (int k = 0; k < columns_qk / 16; ++k) {
     u32 a[m_fragments][4];
     if (query_in_registers) {
@@ -50,8 +44,13 @@ __device__ __forceinline__ void compute_scores(float (&scores)[m_fragments][n_fr
       load_matrix_x4(b, key + n * 8 * row_pitch(columns_qk) + k * 32);
 #pragma unroll
       for (int m = 0; m < m_fragments; ++m) {
-        matrix_multiply(scores[m][n], a[m], b[0], b[1]);
-        matrix_multiply(scores[m][n + 1], a[m], b[2], b[3]);
+        if (k == 0) {
+          matrix_multiply_first(scores[m][n], a[m], b[0], b[1]);
+          matrix_multiply_first(scores[m][n + 1], a[m], b[2], b[3]);
+        } else {
+          matrix_multiply(scores[m][n], a[m], b[0], b[1]);
+          matrix_multiply(scores[m][n + 1], a[m], b[2], b[3]);
+        }
       }
     }
   }

@@ -15,20 +15,35 @@ constexpr int key_tile_bytes = block_n * row_pitch(columns_qk);
 
 constexpr int value_tile_bytes = block_n * row_pitch(columns_v);
 
-/// Starts copying `rows` rows of one head to shared memory; rows from `live_rows` on and columns from head_dim on
-/// become zero. `source` points at the first row; `row_stride` counts elements.
-template <int rows, int head_dim>
+/// The largest power of two that divides a row's count of chunks, at most 16: so many neighbouring threads share a row.
+__device__ __forceinline__ constexpr int threads_per_row(int chunks) { return minimum(chunks & -chunks, 16); }
+
+/// Where one thread's share of a tile starts: some columns of some rows.
+template <int head_dim>
+__device__ __forceinline__ const u16* tile_source(const u16* first_row, long long row_stride) {
+  constexpr int lanes = threads_per_row(round_up(head_dim, 16) / 8);
+  return first_row + thread_index() / lanes * row_stride + thread_index() % lanes * 8;
+}
+
+/// Starts copying `rows` rows of one head to shared memory. `source` is this thread's tile_source; `row_stride` counts
+/// elements. Columns from head_dim on become zero, and with `partial` rows from `live_rows` on. One pointer steps
+/// through the rows: a pointer for each would live in registers over the whole main loop.
+template <int rows, int head_dim, bool partial>
 __device__ __forceinline__ void load_tile(u32 tile, const u16* source, long long row_stride, int live_rows) {
-  constexpr int columns = round_up(head_dim, 16);
-  constexpr int chunks = columns / 8;
-  const int thread = thread_index();
+  constexpr int columns = round_up(head_dim, 16), chunks = columns / 8, lanes = threads_per_row(chunks);
+  constexpr int rows_at_once = threads / lanes;
+  const int row = thread_index() / lanes, chunk = thread_index() % lanes;
+  const u32 to = tile + row * row_pitch(columns) + chunk * 16;
 #pragma unroll
-  for (int i = 0; i < (rows * chunks + threads - 1) / threads; ++i) {
-    const int index = i * threads + thread;
-    const int row = index / chunks, chunk = index % chunks;
-    if (rows * chunks % threads != 0 && row >= rows) break;
-    const bool live = row < live_rows && (columns == head_dim || chunk * 8 < head_dim);
-    const u16* from = live ? source + row * row_stride + chunk * 8 : source;
-    copy_async_16(tile + row * row_pitch(columns) + chunk * 16, from, live ? 16 : 0);
+  for (int i = 0; i < rows; i += rows_at_once) {
+    if (rows % rows_at_once == 0 || i + row < rows) {
+      const int bytes = !partial || i + row < live_rows ? 16 : 0;
+#pragma unroll
+      for (int c = 0; c < chunks; c += lanes) {
+        const bool padding = columns != head_dim && c + lanes == chunks && chunk == lanes - 1;
+        copy_async_16(to + i * row_pitch(columns) + c * 16, source + c * 8, padding ? 0 : bytes);
+      }
+    }
+    source += rows_at_once * row_stride;
   }
 }
