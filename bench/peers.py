@@ -8,7 +8,7 @@
 Every contestant must first be right on part of the output against fp64. Then all of them are timed in interleaved rounds,
 in a new random order each round, with cold L2 before every launch; a figure is the median of its rounds, ± the median
 absolute deviation. A table goes to stdout, everything to a JSON file. Compare ratios inside one run, never figures of two.
-Exit code: 0; 1 if one of ours gave a wrong answer; 3 without torch or a GPU; 5 if the device failed under way.
+Exit code: 0; 1 if one of ours failed or gave a wrong answer; 3 without torch or a GPU; 5 if the device failed under way.
 """
 
 import argparse
@@ -279,9 +279,9 @@ def main(argv=None):
     out.write_text(json.dumps(result, indent=1) + "\n")
     print(format_summary(result["summary"]))
     progress(f"written: {out} ({result['seconds']:.0f} s)")
-    wrong = [c for cell in result["cells"] for c in cell["contestants"]
-             if c["name"].startswith("ours") and "wrong answer" in c.get("failure", "")]
-    return code or (1 if wrong else 0)
+    failed = [c for cell in result["cells"] for c in cell["contestants"]
+              if c["name"].startswith("ours") and c.get("failure")]
+    return code or (1 if failed else 0)
 
 
 if __name__ == "__main__":

@@ -2,7 +2,7 @@
 
 from .errors import UsageError
 from .runtime import default_runtime
-from .tensors import device_of, dtype_of, empty_like
+from .tensors import device_of, dtype_of, kind_of
 
 
 def attention(q, k, v, spec=None, *, mask=None, window=None, softcap=None, scale=None, layout=None, blocks=None,
@@ -46,11 +46,11 @@ def attention(q, k, v, spec=None, *, mask=None, window=None, softcap=None, scale
     if len(shape) != 4:
         raise UsageError(f"q has shape {shape}; expected 4 dimensions")
     if out is None:
-        out = empty_like(q, shape[:3] + (info["head_dim_v"],), info["dtype_out"])
+        out = kind_of(q, "q").empty(q, shape[:3] + (info["head_dim_v"],), info["dtype_out"])
     lse = None
     if info["lse"]:
         batch, heads, rows = shape[:3] if kernel.heads_first else (shape[0], shape[2], shape[1])
-        lse = empty_like(q, (batch, heads, rows), "fp32")
+        lse = kind_of(q, "q").empty(q, (batch, heads, rows), "fp32")
     kernel.launch(q, k, v, out, lse, scale)
     return (out, lse) if return_lse else out
 

@@ -10,7 +10,7 @@ import weakref
 
 from .errors import UsageError
 from .library import Options, check, library
-from .tensors import check_writable, current_stream, device_of, pack
+from .tensors import kind_of, pack, pack_lse
 
 DEVICES = {"automatic": 0, "cuda": 1, "simulator": 2}
 SIMULATOR_COMPILERS = {"automatic": 0, "llvm": 1, "system": 2}
@@ -80,7 +80,7 @@ class Kernel:
         weakref.finalize(self, library().tw_kernel_destroy, self.handle)
         self.runtime = runtime
         self.info = json.loads(library().tw_kernel_info(self.handle))
-        self.device = ("simulator" if runtime.info["simulator"] else "cuda")
+        self.on_cuda = not runtime.info["simulator"]
         self.heads_first = self.info["layout"] == "bhsd"
         self.start = library().tw_launch
 
@@ -93,39 +93,41 @@ class Kernel:
         """Starts the kernel on `stream` (a handle; default: torch's current stream). Tensors are torch or NumPy, in the
         dimension order of the spec's layout, any strides with a contiguous last dimension; lse is [batch, heads,
         sequence] of fp32. On the simulator the result is there on return."""
-        device = device_of(q, "q")
-        for tensor, name in ((k, "k"), (v, "v"), (out, "out")):
-            if device_of(tensor, name) != device:
-                raise UsageError(f"q is on {place(device)}, but {name} is on {place(device_of(tensor, name))}")
-        if device[0] != self.device:
-            raise UsageError(f"the tensors are for {place(device)}, but this kernel was made for {self.device}")
-        check_writable(out, "out")
-        heads_first = self.heads_first
+        kind = kind_of(q, "q")
+        device = kind.device(q)
+        for tensor, name in ((k, "k"), (v, "v"), (out, "out"), (lse, "lse")):
+            if tensor is None and name == "lse":
+                continue
+            if kind_of(tensor, name) is not kind or kind.device(tensor) != device:
+                raise UsageError(f"q is {place(q)}, but {name} is {place(tensor)}; expected all in one place")
+        if (device is not None and device.type == "cuda") != self.on_cuda:
+            raise UsageError(f"q is {place(q)}, but this kernel runs on {self.runtime.info['device']}")
+        kind.check_writable(out, "out")
         if lse is not None:
-            if device_of(lse, "lse") != device:
-                raise UsageError(f"q is on {place(device)}, but lse is on {place(device_of(lse, 'lse'))}")
-            check_writable(lse, "lse")
-            lse = pack(lse, "lse", 3, False)
-        check(
-            self.start(
-                self.handle,
-                current_stream(q) if stream is None else stream,
-                pack(q, "q", 4, heads_first),
-                pack(k, "k", 4, heads_first),
-                pack(v, "v", 4, heads_first),
-                pack(out, "out", 4, heads_first),
-                lse,
-                None if scale is None else ctypes.byref(ctypes.c_double(scale)),
-            )
+            kind.check_writable(lse, "lse")
+            lse = pack_lse(kind, lse)
+        heads_first = self.heads_first
+        status = self.start(
+            self.handle,
+            kind.stream(q) if stream is None else stream,
+            pack(kind, q, "q", heads_first),
+            pack(kind, k, "k", heads_first),
+            pack(kind, v, "v", heads_first),
+            pack(kind, out, "out", heads_first),
+            lse,
+            None if scale is None else ctypes.byref(ctypes.c_double(scale)),
         )
+        if status:
+            check(status)
 
     def __repr__(self):
         return f"<tilewright.Kernel {self.info['schedule']} for {self.info['target']}>"
 
 
-def place(device):
-    kind, index = device
-    return f"cuda:{index}" if kind == "cuda" else "the CPU"
+def place(tensor):
+    """Where a tensor is, in words."""
+    device = kind_of(tensor, "a tensor").device(tensor)
+    return "a NumPy array" if device is None else f"a torch tensor on {device}"
 
 
 def spec_text(spec):

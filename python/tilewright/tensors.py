@@ -1,98 +1,140 @@
-"""What Tilewright needs to know of a NumPy array or a torch tensor, without importing torch."""
+"""What Tilewright needs to know of a NumPy array or a torch tensor, without importing either on its own account."""
 
 import sys
 
 from .errors import UsageError
 from .library import DTYPES, TENSOR
 
-# bf16 has no type in NumPy itself: ml_dtypes.bfloat16 where that is installed, else the bits as uint16.
-NUMPY_DTYPES = {"float16": "fp16", "bfloat16": "bf16", "uint16": "bf16", "float32": "fp32"}
-TORCH_DTYPES = {"torch.float16": "fp16", "torch.bfloat16": "bf16", "torch.float32": "fp32"}
+
+class NumpyArrays:
+    """Host memory, for the simulator. bf16 has no type in NumPy itself: ml_dtypes.bfloat16 where that is installed,
+    else the bits as uint16."""
+
+    dtypes = {"float16": "fp16", "bfloat16": "bf16", "uint16": "bf16", "float32": "fp32"}
+
+    @staticmethod
+    def device(array):
+        return None
+
+    @staticmethod
+    def address(array):
+        return array.__array_interface__["data"][0]
+
+    @staticmethod
+    def strides(array):
+        size = array.itemsize
+        if any(stride % size for stride in array.strides):
+            raise UsageError(f"an array has byte strides {array.strides}, no multiples of its {size}-byte elements")
+        return tuple(stride // size for stride in array.strides)
+
+    @staticmethod
+    def check_writable(array, name):
+        if not array.flags.writeable:
+            raise UsageError(f"{name} is a read-only array")
+
+    @staticmethod
+    def empty(like, shape, dtype):
+        import numpy
+
+        bits = like.dtype if str(like.dtype) == "bfloat16" else numpy.uint16  # whichever form of bf16 the caller uses
+        return numpy.empty(shape, {"fp16": numpy.float16, "fp32": numpy.float32, "bf16": bits}[dtype])
+
+    @staticmethod
+    def stream(array):
+        return None
 
 
-def is_torch(tensor):
-    torch = sys.modules.get("torch")
-    return torch is not None and isinstance(tensor, torch.Tensor)
+class TorchTensors:
+    """Device memory on CUDA; torch CPU tensors are for the simulator."""
+
+    dtypes = {"torch.float16": "fp16", "torch.bfloat16": "bf16", "torch.float32": "fp32"}
+
+    @staticmethod
+    def device(tensor):
+        return tensor.device
+
+    @staticmethod
+    def address(tensor):
+        return tensor.data_ptr()
+
+    @staticmethod
+    def strides(tensor):
+        return tensor.stride()
+
+    @staticmethod
+    def check_writable(tensor, name):
+        pass
+
+    @staticmethod
+    def empty(like, shape, dtype):
+        import torch
+
+        element = {"fp16": torch.float16, "bf16": torch.bfloat16, "fp32": torch.float32}[dtype]
+        return torch.empty(shape, dtype=element, device=like.device)
+
+    @staticmethod
+    def stream(tensor):
+        import torch
+
+        return torch.cuda.current_stream(tensor.device).cuda_stream if tensor.is_cuda else None
 
 
-def is_numpy(tensor):
-    numpy = sys.modules.get("numpy")
-    return numpy is not None and isinstance(tensor, numpy.ndarray)
+# By the type of the tensor and by its dtype object: a launch must not spend its time on looking these up.
+kinds = {}
+codes = {}
+
+
+def kind_of(tensor, name):
+    """NumpyArrays or TorchTensors."""
+    kind = kinds.get(type(tensor))
+    if kind is None:
+        numpy, torch = sys.modules.get("numpy"), sys.modules.get("torch")
+        if numpy and isinstance(tensor, numpy.ndarray):
+            kind = NumpyArrays
+        elif torch and isinstance(tensor, torch.Tensor):
+            kind = TorchTensors
+        else:
+            raise UsageError(f"{name} is a {type(tensor).__name__}; expected a NumPy array or a torch tensor")
+        kinds[type(tensor)] = kind
+    return kind
 
 
 def device_of(tensor, name):
     """("cuda", index) for torch CUDA tensors; ("simulator", 0) for NumPy arrays and torch CPU tensors."""
-    if is_numpy(tensor):
+    device = kind_of(tensor, name).device(tensor)
+    if device is None or device.type == "cpu":
         return "simulator", 0
-    if not is_torch(tensor):
-        raise UsageError(f"{name} is a {type(tensor).__name__}; expected a NumPy array or a torch tensor")
-    kind = tensor.device.type
-    if kind == "cuda":
-        return "cuda", tensor.device.index
-    if kind == "cpu":
-        return "simulator", 0
-    raise UsageError(f"{name} is on the device '{kind}'; expected cuda or cpu")
+    if device.type == "cuda":
+        return "cuda", device.index
+    raise UsageError(f"{name} is on the device '{device}'; expected cuda or cpu")
 
 
 def dtype_of(tensor, name):
     """The spec's word for the element type."""
-    table = NUMPY_DTYPES if is_numpy(tensor) else TORCH_DTYPES
+    table = kind_of(tensor, name).dtypes
     dtype = table.get(str(tensor.dtype))
     if dtype is None:
         raise UsageError(f"{name} holds {tensor.dtype}; expected one of {', '.join(table)}")
     return dtype
 
 
-def strides_of(tensor, name):
-    """In elements."""
-    if not is_numpy(tensor):
-        return tensor.stride()
-    size = tensor.itemsize
-    if any(stride % size for stride in tensor.strides):
-        raise UsageError(f"{name} has byte strides {tensor.strides}, which are not multiples of its {size}-byte elements")
-    return tuple(stride // size for stride in tensor.strides)
+def pack(kind, tensor, name, heads_first):
+    """A tw_tensor of rank 4. `heads_first`: the tensor is given as [batch, heads, sequence, head_dim]."""
+    code = codes.get(tensor.dtype)
+    if code is None:
+        code = codes[tensor.dtype] = DTYPES[dtype_of(tensor, name)]
+    shape = tensor.shape
+    if len(shape) != 4:
+        raise UsageError(f"{name} has shape {tuple(shape)}; expected 4 dimensions")
+    a, b, c, d = shape
+    sa, sb, sc, sd = kind.strides(tensor)
+    if heads_first:
+        b, c, sb, sc = c, b, sc, sb
+    return TENSOR.pack(kind.address(tensor), code, 4, a, b, c, d, sa, sb, sc, sd)
 
 
-def pack(tensor, name, rank, heads_first):
-    """A tw_tensor. `heads_first`: the tensor is given as [batch, heads, sequence, head_dim]."""
-    shape, strides = tuple(tensor.shape), strides_of(tensor, name)
-    if len(shape) != rank:
-        raise UsageError(f"{name} has shape {shape}; expected {rank} dimensions")
-    if rank == 3:
-        shape, strides = shape + (0,), strides + (0,)
-    elif heads_first:
-        shape = (shape[0], shape[2], shape[1], shape[3])
-        strides = (strides[0], strides[2], strides[1], strides[3])
-    address = tensor.ctypes.data if is_numpy(tensor) else tensor.data_ptr()
-    return TENSOR.pack(address, DTYPES[dtype_of(tensor, name)], rank, *shape, *strides)
-
-
-def check_writable(tensor, name):
-    if is_numpy(tensor) and not tensor.flags.writeable:
-        raise UsageError(f"{name} is a read-only array")
-
-
-def empty_like(tensor, shape, dtype):
-    """An uninitialised, contiguous tensor of the same kind and device; `dtype` is the spec's word."""
-    if is_numpy(tensor):
-        import numpy
-
-        if dtype == "bf16":
-            # Whichever form of bf16 the caller uses.
-            element = tensor.dtype if str(tensor.dtype) == "bfloat16" else numpy.uint16
-        else:
-            element = {"fp16": numpy.float16, "fp32": numpy.float32}[dtype]
-        return numpy.empty(shape, element)
-    import torch
-
-    element = {"fp16": torch.float16, "bf16": torch.bfloat16, "fp32": torch.float32}[dtype]
-    return torch.empty(shape, dtype=element, device=tensor.device)
-
-
-def current_stream(tensor):
-    """The handle of torch's current stream on the tensor's device; None off the GPU."""
-    if is_torch(tensor) and tensor.device.type == "cuda":
-        import torch
-
-        return torch.cuda.current_stream(tensor.device).cuda_stream
-    return None
+def pack_lse(kind, tensor):
+    """A tw_tensor of rank 3: [batch, heads, sequence]."""
+    if len(tensor.shape) != 3:
+        raise UsageError(f"lse has shape {tuple(tensor.shape)}; expected 3 dimensions")
+    return TENSOR.pack(kind.address(tensor), DTYPES[dtype_of(tensor, "lse")], 3, *tensor.shape, 0, *kind.strides(tensor), 0)

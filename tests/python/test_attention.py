@@ -1,0 +1,128 @@
+"""tilewright.attention on the simulator against a NumPy reference."""
+
+import functools
+import pathlib
+import tempfile
+import unittest
+
+import numpy as np
+from support import ROOT, assert_matches, normal, simulator, tilewright, to_bf16
+
+
+def inputs(rows=65, keys=97, heads=4, kv_heads=2, dim=64, dim_v=None, batch=2, element=np.float16):
+    make = to_bf16 if element is np.uint16 else functools.partial(np.asarray, dtype=np.float16)
+    return (
+        make(normal(1, batch, rows, heads, dim)),
+        make(normal(2, batch, keys, kv_heads, dim)),
+        make(normal(3, batch, keys, kv_heads, dim_v or dim)),
+    )
+
+
+def attention(*arguments, **keywords):
+    return tilewright.attention(*arguments, runtime=simulator(), **keywords)
+
+
+class Keywords(unittest.TestCase):
+    def test_masks_and_scores(self):
+        for how in (
+            {},
+            {"mask": "causal"},
+            {"mask": "causal_top_left"},
+            {"window": (20, 3)},
+            {"window": (None, 3)},
+            {"mask": "causal", "softcap": 5.0, "scale": 0.5},
+        ):
+            with self.subTest(how):
+                q, k, v = inputs()
+                out, lse = attention(q, k, v, return_lse=True, **how)
+                self.assertEqual((out.shape, out.dtype, lse.shape), (q.shape, np.float16, (2, 4, 65)))
+                assert_matches(self, out, q, k, v, lse, **how)
+
+    def test_bf16_as_bits(self):
+        q, k, v = inputs(element=np.uint16)
+        out = attention(q, k, v, mask="causal")
+        self.assertEqual(out.dtype, np.uint16)
+        assert_matches(self, out, q, k, v, mask="causal")
+
+    def test_rows_that_see_no_key(self):
+        q, k, v = inputs(rows=70, keys=9)
+        out, lse = attention(q, k, v, mask="causal", return_lse=True)
+        self.assertTrue(np.isneginf(lse[..., :61]).all())
+        assert_matches(self, out, q, k, v, lse, mask="causal")
+
+    def test_no_keys_at_all(self):
+        q, k, v = inputs(keys=0)
+        out, lse = attention(q, k, v, return_lse=True)
+        self.assertTrue((out == 0).all() and np.isneginf(lse).all())
+
+    def test_head_dims_differ(self):
+        q, k, v = inputs(dim=40, dim_v=72)
+        out = attention(q, k, v)
+        self.assertEqual(out.shape, (2, 65, 4, 72))
+        assert_matches(self, out, q, k, v)
+
+    def test_blocks_change_the_schedule_alone(self):
+        q, k, v = inputs()
+        blocks = {"m": 64, "n": 32, "stages": 2}
+        assert_matches(self, attention(q, k, v, blocks=blocks), q, k, v)
+
+
+class Memory(unittest.TestCase):
+    def test_heads_first(self):
+        q, k, v = inputs()
+        first = [np.ascontiguousarray(x.transpose(0, 2, 1, 3)) for x in (q, k, v)]
+        out, lse = attention(*first, layout="bhsd", mask="causal", return_lse=True)
+        self.assertEqual((out.shape, lse.shape), ((2, 4, 65, 64), (2, 4, 65)))
+        assert_matches(self, out.transpose(0, 2, 1, 3), q, k, v, lse, mask="causal")
+
+    def test_strides_do_not_change_a_bit(self):
+        q, k, v = inputs()
+        expected = attention(q, k, v)
+        packed = np.empty((2, 97, 8, 64), np.float16)  # K and V interleaved by head
+        packed[:, :, 0:2], packed[:, :, 4:6] = k, v
+        every_second = np.empty((2, 130, 4, 64), np.float16)
+        every_second[:, ::2] = q
+        out = attention(every_second[:, ::2], packed[:, :, 0:2], packed[:, :, 4:6])
+        self.assertTrue((out == expected).all())
+
+    def test_out_is_filled_and_returned(self):
+        q, k, v = inputs()
+        out = np.full_like(q, np.nan)
+        self.assertIs(attention(q, k, v, out=out), out)
+        assert_matches(self, out, q, k, v)
+
+
+class Specs(unittest.TestCase):
+    TEXT = "head_dim: 64\ndtype: fp16\ngqa_ratio: 2\nmask: causal\nlse: true\n"
+
+    def test_text_dict_and_file_are_one(self):
+        q, k, v = inputs()
+        with tempfile.TemporaryDirectory() as folder:
+            file = pathlib.Path(folder, "a.yaml")
+            file.write_text(self.TEXT)
+            as_dict = {"head_dim": 64, "dtype": "fp16", "gqa_ratio": 2, "mask": "causal", "lse": True}
+            answers = [attention(q, k, v, spec) for spec in (self.TEXT, as_dict, file, str(file))]
+        for out in answers[1:]:
+            self.assertTrue((out == answers[0]).all())
+        assert_matches(self, answers[0], q, k, v, mask="causal")
+
+    def test_scale_at_launch(self):
+        q, k, v = inputs()
+        spec = "head_dim: 64\ndtype: fp16\ngqa_ratio: 2\nsoftmax_scale: launch\n"
+        for scale in (0.25, 0.03125):
+            assert_matches(self, attention(q, k, v, spec, scale=scale), q, k, v, scale=scale)
+
+    def test_a_kernel_is_kept(self):
+        runtime = simulator()
+        self.assertIs(runtime.kernel(self.TEXT), runtime.kernel(self.TEXT))
+
+    def test_kernel_tells_what_it_is(self):
+        kernel = tilewright.Kernel(ROOT / "specs" / "llama-3-8b-prefill.yaml", simulator())
+        self.assertEqual(kernel.info["head_dim_qk"], 128)
+        self.assertEqual(kernel.info["gqa_ratio"], 4)
+        self.assertIn("attention", kernel.source)
+        self.assertIn("Kernel", repr(kernel))
+
+
+if __name__ == "__main__":
+    unittest.main()
