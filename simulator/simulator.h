@@ -38,7 +38,7 @@ struct Launch {
 struct Report {
   bool ok = true;
   std::string message;  // names kernel, block, warp or thread, primitive and line of the generated source
-  int line = 0;         // of the generated source; 0: none
+  int line = 0, other_line = 0;        // of the generated source; other: what it conflicts with; 0: none
   int64_t barriers = 0, switches = 0;  // for the curious
 };
 

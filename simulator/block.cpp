@@ -1,0 +1,256 @@
+#include "simulator/block.h"
+
+#include <algorithm>
+#include <bit>
+#include <cstdlib>
+#include <cstring>
+
+#include <fmt/format.h>
+
+namespace tilewright::simulator {
+
+// A fiber never moves to another OS thread, so code may keep the address of this over a switch.
+static thread_local Block* current_block = nullptr;
+
+Block& Block::current() { return *current_block; }
+
+Block::Block(const Launch& launch, GlobalMemory& global)
+    : launch_(launch),
+      global_(global),
+      stacks_(launch.threads),
+      threads_(launch.threads),
+      warps_(launch.threads / 32),
+      shared_(launch.shared_memory),
+      checker_(launch.shared_memory, launch.threads, launch.check_races) {}
+
+bool Block::run(int64_t index) {
+  index_ = index;
+  random_ = Random(launch_.seed * 0x2545f4914f6cdd1d + static_cast<uint64_t>(index));
+  std::memset(shared_.data(), 0xff, shared_.size());  // NaN in every format
+  checker_.start_block();
+  alive_ = launch_.threads;
+  for (int i = 0; i < launch_.threads; ++i) {
+    prepare_fiber(threads_[i].context, stacks_.end_of(i), FiberStacks::usable_bytes, fiber_main);
+    wake(i);
+  }
+  current_block = this;
+  // Not always warp 0: what is missing after an initialisation by warp 0 shows when another goes first.
+  running_ = choose_warp() * 32;
+  warps_[running_ / 32].ready &= ~1u;
+  switch_fiber(outside_, threads_[running_].context);
+  current_block = nullptr;
+  return report_.ok;
+}
+
+void Block::fiber_main() {
+  Block& block = current();
+  block.launch_.thunk(block.launch_.parameters);
+  block.exit_thread();
+}
+
+void Block::exit_thread() {
+  Thread& thread = threads_[running_];
+  if (!thread.copies.copies.empty()) {
+    fail(Place(), [&] {
+      return fmt::format("exits with {} asynchronous copies still in flight: copy_async_commit and copy_async_wait "
+                         "are missing",
+                         thread.copies.copies.size());
+    });
+  }
+  thread.copies.committed.clear();  // empty groups
+  --alive_;
+  thread.state = State::exited;
+  thread.place = Place();
+  run_another();
+  std::abort();  // nobody wakes a thread that has exited
+}
+
+void Block::wake(int thread) {
+  threads_[thread].state = State::ready;
+  warps_[thread / 32].ready |= 1u << thread % 32;
+  ready_warps_ |= 1u << thread / 32;
+}
+
+void Block::wait(State state, Place place) {
+  threads_[running_].state = state;
+  threads_[running_].place = place;
+  run_another();
+}
+
+int Block::choose_warp() {
+  uint32_t candidates = ready_warps_;
+  for (int skip = random_.below(std::popcount(candidates)); skip > 0; --skip) candidates &= candidates - 1;
+  return std::countr_zero(candidates);
+}
+
+// The lanes of a warp take turns until all of them wait; then another warp that can run is drawn.
+void Block::run_another() {
+  int warp = running_ / 32;
+  FiberContext& self = threads_[running_].context;
+  if (warps_[warp].ready == 0) {
+    ready_warps_ &= ~(1u << warp);
+    if (ready_warps_ == 0) {
+      if (alive_ > 0) fail_stuck();
+      switch_fiber(self, outside_);
+    }
+    warp = choose_warp();
+  }
+  const int next = warp * 32 + std::countr_zero(warps_[warp].ready);
+  warps_[warp].ready &= warps_[warp].ready - 1;
+  if (next == running_) return;
+  running_ = next;
+  ++report_.switches;
+  switch_fiber(self, threads_[next].context);
+}
+
+bool Block::copy_is_late() { return launch_.seed != 0 && (launch_.seed == 1 || random_.coin()); }
+
+void Block::block_barrier(Place place) {
+  if (at_block_barrier_ == 0) {
+    block_barrier_place_ = place;
+  } else if (block_barrier_place_ != place) {
+    fail(place,
+         [&] {
+           return fmt::format("mismatched barriers: other threads of the block wait at {}",
+                              describe(block_barrier_place_));
+         },
+         block_barrier_place_.line());
+  }
+  if (++at_block_barrier_ == launch_.threads) {
+    at_block_barrier_ = 0;
+    ++report_.barriers;
+    checker_.block_barrier();
+    for (int i = 0; i < launch_.threads; ++i) wake(i);
+    run_another();  // the last to come gets no head start
+    return;
+  }
+  wait(State::in_block_barrier, place);
+}
+
+void Block::warp_barrier(uint32_t mask, Place place) {
+  const int first = running_ & ~31, lane = running_ & 31;
+  if (!(mask >> lane & 1)) {
+    fail(place, [&] { return fmt::format("the caller is not in its own mask {:#010x}", mask); });
+  }
+  uint32_t arrived = 1u << lane;
+  for (int other = 0; other < 32; ++other) {
+    const Thread& thread = threads_[first + other];
+    if (thread.state != State::in_warp_barrier || (thread.mask & mask) == 0) continue;
+    if (thread.mask != mask) {
+      fail(place,
+           [&] {
+             return fmt::format("mask {:#010x} overlaps with mask {:#010x} of lane {}, which waits at {}", mask,
+                                thread.mask, other, describe(thread.place));
+           },
+           thread.place.line());
+    }
+    arrived |= 1u << other;
+  }
+  if (arrived == mask) {
+    checker_.warp_barrier(running_ / 32, mask);
+    for (int other = 0; other < 32; ++other) {
+      if (other != lane && (mask >> other & 1)) wake(first + other);
+    }
+    return;
+  }
+  threads_[running_].mask = mask;
+  wait(State::in_warp_barrier, place);
+}
+
+void* const* Block::arrive(Place place, void* operands) {
+  Warp& warp = warps_[running_ / 32];
+  if (warp.arrived == 0) {
+    warp.place = place;
+  } else if (warp.place != place) {
+    fail_divergence(place);
+  }
+  warp.operands[running_ % 32] = operands;
+  warp.arrived |= 1u << running_ % 32;
+  if (warp.arrived == ~0u) return warp.operands;
+  wait(State::in_collective, place);
+  return nullptr;
+}
+
+void Block::depart() {
+  Warp& warp = warps_[running_ / 32];
+  warp.arrived = 0;
+  for (int thread = running_ & ~31; thread < (running_ | 31) + 1; ++thread) {
+    if (thread != running_) threads_[thread].state = State::ready;
+  }
+  warp.ready = ~(1u << running_ % 32);
+}
+
+void Block::fail_divergence(Place place) {
+  const Warp& warp = warps_[running_ / 32];
+  fail(place,
+       [&] {
+         return fmt::format("divergence: {} of the same warp wait at {}", describe_lanes(warp.arrived),
+                            describe(warp.place));
+       },
+       warp.place.line());
+}
+
+std::string Block::describe_warp(int warp) const {
+  std::string text;
+  uint32_t remaining = ~0u;
+  while (remaining) {
+    const Thread& thread = threads_[warp * 32 + std::countr_zero(remaining)];
+    uint32_t same = 0;
+    for (int lane = 0; lane < 32; ++lane) {
+      const Thread& other = threads_[warp * 32 + lane];
+      if (other.state == thread.state && other.place == thread.place) same |= 1u << lane;
+    }
+    remaining &= ~same;
+    const bool one = std::has_single_bit(same);
+    text += text.empty() ? "" : "; ";
+    text += thread.state == State::exited
+                ? fmt::format("{} {} exited", describe_lanes(same), one ? "has" : "have")
+                : fmt::format("{} {} at {}", describe_lanes(same), one ? "waits" : "wait", describe(thread.place));
+  }
+  return text;
+}
+
+void Block::fail_stuck() {
+  // The thread to name: one that waits, in a warp whose lanes are not all at one place if there is such a warp.
+  int stuck = -1;
+  bool diverged = false;
+  for (int warp = 0; warp < static_cast<int>(warps_.size()); ++warp) {
+    const Thread* const lanes = &threads_[warp * 32];
+    const bool together = std::all_of(lanes, lanes + 32, [&](const Thread& lane) {
+      return lane.state == lanes->state && lane.place == lanes->place;
+    });
+    for (int lane = 0; lane < 32; ++lane) {
+      if (lanes[lane].state == State::exited || (stuck >= 0 && (diverged || together))) continue;
+      stuck = warp * 32 + lane;
+      diverged = !together;
+    }
+  }
+  fail(stuck, threads_[stuck].place, [&] {
+    std::string text = diverged ? "divergence: lanes of one warp wait for each other"
+                                : "deadlock: no thread of the block can go on";
+    for (int warp = 0; warp < static_cast<int>(warps_.size()); ++warp) {
+      text += fmt::format("\n  warp {}: {}", warp, describe_warp(warp));
+    }
+    return text;
+  });
+}
+
+std::string Block::describe_global_thread(uint64_t thread) const {
+  const uint64_t threads = static_cast<uint64_t>(launch_.threads);
+  return fmt::format("block {} {}", thread / threads, describe_thread(static_cast<int>(thread % threads)));
+}
+
+void Block::record(int thread, Place place, const std::string& what, int other_line) {
+  report_.ok = false;
+  report_.line = place.line();
+  report_.other_line = other_line;
+  report_.message = fmt::format("kernel {}, block {}, {}{}: {}", launch_.kernel_name, index_, describe_thread(thread),
+                                place == Place() ? "" : ", " + describe(place), what);
+}
+
+void Block::abandon() {
+  switch_fiber(threads_[running_].context, outside_);
+  std::abort();  // nothing resumes a block after a fault
+}
+
+}  // namespace tilewright::simulator

@@ -1,0 +1,130 @@
+// One block on one OS thread: its threads as fibers, their meeting points, its shared memory.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "simulator/fiber.h"
+#include "simulator/global_memory.h"
+#include "simulator/place.h"
+#include "simulator/race_checker.h"
+#include "simulator/random.h"
+#include "simulator/simulator.h"
+
+namespace tilewright::simulator {
+
+/// A 16-byte copy from global to shared memory between its issue and its wait.
+struct AsyncCopy {
+  uint32_t destination = 0;
+  const void* source = nullptr;  // null: zeros
+  bool landed = false;           // the bytes are there, but nobody may rely on it yet
+};
+
+/// Asynchronous copies of one thread, oldest first; the first `committed.back()` of them belong to groups.
+struct CopyQueue {
+  std::vector<AsyncCopy> copies;
+  std::vector<size_t> committed;  // end of each group, as an index into `copies`
+};
+
+class Block {
+ public:
+  /// Threads: a multiple of 32 up to 1024. Throws Error(environment) if the stacks cannot be had.
+  Block(const Launch& launch, GlobalMemory& global);
+
+  /// Runs block `index` from start to end. False: a fault was found, see report(); the object is then of no more use.
+  bool run(int64_t index);
+  const Report& report() const { return report_; }
+
+  // --- What follows is called from the block's own fibers.
+
+  /// The block whose fiber runs on this OS thread.
+  static Block& current();
+  int thread() const { return running_; }
+  int64_t index() const { return index_; }
+  std::byte* shared() { return shared_.data(); }
+  int shared_bytes() const { return launch_.shared_memory; }
+  RaceChecker& checker() { return checker_; }
+  GlobalMemory& global() { return global_; }
+  CopyQueue& copies() { return threads_[running_].copies; }
+  /// Whether an asynchronous copy issued now stays in flight until its thread waits.
+  bool copy_is_late();
+  uint64_t global_thread(int thread) const { return index_ * static_cast<uint64_t>(launch_.threads) + thread; }
+  std::string describe_global_thread(uint64_t thread) const;
+
+  void block_barrier(Place place);
+  void warp_barrier(uint32_t mask, Place place);
+
+  /// All lanes of the warp meet; the last one runs `execute(operands of the 32 lanes)` for all of them.
+  template <class Operands, class Execute>
+  void collective(Place place, Operands& operands, Execute&& execute) {
+    void* const* lanes = arrive(place, &operands);
+    if (!lanes) return;  // another lane came last and has done the work
+    Operands* typed[32];
+    for (int lane = 0; lane < 32; ++lane) typed[lane] = static_cast<Operands*>(lanes[lane]);
+    execute(typed);
+    depart();
+  }
+
+  /// Ends the launch with a fault of the running thread, or of `thread`. `describe` gives the text; nothing else of
+  /// the caller's frame is destroyed: control never comes back to the fiber.
+  template <class Describe>
+  [[noreturn]] void fail(int thread, Place place, Describe&& describe, int other_line = 0) {
+    record(thread, place, describe(), other_line);
+    abandon();
+  }
+  template <class Describe>
+  [[noreturn]] void fail(Place place, Describe&& describe, int other_line = 0) {
+    fail(running_, place, std::forward<Describe>(describe), other_line);
+  }
+
+ private:
+  enum class State : uint8_t { ready, in_collective, in_warp_barrier, in_block_barrier, exited };
+  struct Thread {
+    FiberContext context;
+    State state = State::ready;
+    Place place;        // where it waits
+    uint32_t mask = 0;  // of its warp barrier
+    CopyQueue copies;
+  };
+  struct Warp {
+    uint32_t ready = 0;    // lanes that can run
+    uint32_t arrived = 0;  // lanes at the collective
+    Place place;           // of the collective
+    void* operands[32];
+  };
+
+  static void fiber_main();
+  void exit_thread();
+  void wait(State state, Place place);
+  void wake(int thread);
+  void run_another();
+  int choose_warp();
+  void* const* arrive(Place place, void* operands);
+  void depart();
+  [[noreturn]] void fail_divergence(Place place);
+  [[noreturn]] void fail_stuck();
+  std::string describe_warp(int warp) const;
+  void record(int thread, Place place, const std::string& what, int other_line);
+  [[noreturn]] void abandon();
+
+  const Launch& launch_;
+  GlobalMemory& global_;
+  FiberStacks stacks_;
+  std::vector<Thread> threads_;
+  std::vector<Warp> warps_;
+  std::vector<std::byte> shared_;
+  RaceChecker checker_;
+  Random random_;
+  FiberContext outside_;  // of run()
+  int64_t index_ = 0;
+  int running_ = 0;
+  int alive_ = 0;
+  int at_block_barrier_ = 0;
+  Place block_barrier_place_;
+  uint32_t ready_warps_ = 0;
+  Report report_;
+};
+
+}  // namespace tilewright::simulator

@@ -1,0 +1,33 @@
+// The warp's matrix instructions as arithmetic on the registers of 32 lanes: the PTX manual's tables in code.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace tilewright::simulator {
+
+enum class ElementType { fp16 = 0, bf16 = 1 };
+
+float float_from_fp16(uint16_t bits);
+float float_from_bf16(uint16_t bits);
+
+/// ldmatrix .m8n8.x4.b16: four 8x8 matrices of 16-bit elements, to four registers a lane. `rows[i]` is the 16-byte row
+/// that lane i points at: row i % 8 of matrix i / 8. Register i of a lane holds, of matrix i, the elements
+/// [lane / 4][lane % 4 * 2 + {0, 1}], or of its transpose.
+void load_matrix_x4(const std::byte* const rows[32], bool transposed, unsigned* const registers[32]);
+
+/// What one lane brings to a product: mma.sync .m16n8k16 .row.col, fp32 accumulation.
+struct MatrixOperands {
+  float* d;           // 4 values: in c, out d
+  const unsigned* a;  // 4 registers, two elements each
+  unsigned b[2];
+};
+
+/// D += A B for A 16x16, B 16x8, D 16x8. With row = lane / 4 and column = lane % 4 * 2 a lane holds
+///   a[i]: A[row + i % 2 * 8][column + i / 2 * 8 + {0, 1}]
+///   b[i]: B[column + i * 8 + {0, 1}][row]
+///   d[i]: D[row + i / 2 * 8][column + i % 2]
+/// Products are exact in fp32 and added one after the other, in the order of k.
+void multiply_16x8x16(const MatrixOperands* const lanes[32], ElementType type);
+
+}  // namespace tilewright::simulator

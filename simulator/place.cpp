@@ -1,0 +1,45 @@
+#include "simulator/place.h"
+
+#include <bit>
+
+#include <fmt/format.h>
+
+namespace tilewright::simulator {
+
+const char* name_of(Primitive primitive) {
+  switch (primitive) {
+    case Primitive::none: return "kernel";
+    case Primitive::block_barrier: return "block_barrier";
+    case Primitive::warp_barrier: return "warp_barrier";
+    case Primitive::shuffle_xor: return "shuffle_xor";
+    case Primitive::shared_load: return "shared_load";
+    case Primitive::shared_store: return "shared_store";
+    case Primitive::load_matrix_x4: return "load_matrix_x4";
+    case Primitive::global_load: return "global_load";
+    case Primitive::global_store: return "global_store";
+    case Primitive::copy_async_16: return "copy_async_16";
+    case Primitive::copy_async_commit: return "copy_async_commit";
+    case Primitive::copy_async_wait: return "copy_async_wait";
+    case Primitive::matrix_multiply_16x8x16: return "matrix_multiply_16x8x16";
+  }
+  return "?";
+}
+
+std::string describe(Place place) { return fmt::format("{} at line {}", name_of(place.primitive()), place.line()); }
+
+std::string describe_thread(int thread) { return fmt::format("warp {} lane {}", thread / 32, thread % 32); }
+
+std::string describe_lanes(uint32_t lanes) {
+  std::string text;
+  for (int first = 0; first < 32; ++first) {
+    if (!(lanes >> first & 1)) continue;
+    int last = first;
+    while (last < 31 && (lanes >> (last + 1) & 1)) ++last;
+    text += text.empty() ? "" : ", ";
+    text += first == last ? fmt::format("{}", first) : fmt::format("{}-{}", first, last);
+    first = last;
+  }
+  return (std::popcount(lanes) == 1 ? "lane " : "lanes ") + text;
+}
+
+}  // namespace tilewright::simulator
