@@ -24,7 +24,7 @@ constexpr EnvironmentVariable variables[] = {
     {Variable::driver, "TILEWRIGHT_DRIVER", "the CUDA driver library to load", "libcuda.so.1"},
     {Variable::llvm_plugin, "TILEWRIGHT_LLVM_PLUGIN", "the LLVM plugin libtilewright-llvm.so",
      "beside the Tilewright library or command, else the loader's path"},
-    {Variable::cxx, "TILEWRIGHT_CXX", "C++ compiler of the simulator's system mode", "g++, else c++"},
+    {Variable::cxx, "TILEWRIGHT_CXX", "C++ compiler of the simulator's system mode", "c++"},
 };
 
 }  // namespace

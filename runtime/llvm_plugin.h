@@ -28,10 +28,6 @@ class LlvmPlugin {
   virtual std::unique_ptr<HostCode> compile_host(const Source& source) = 0;
 };
 
-/// The plugin's one exported symbol.
-inline constexpr const char* llvm_plugin_entry = "tilewright_llvm_plugin";
-using LlvmPluginEntry = LlvmPlugin* (*)();
-
 /// Beside the library, in TILEWRIGHT_LLVM_PLUGIN, or in the loader's path. Null if it cannot be loaded; `why`
 /// says so.
 LlvmPlugin* llvm_plugin(std::string* why = nullptr);

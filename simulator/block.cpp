@@ -12,7 +12,9 @@ namespace tilewright::simulator {
 // A fiber never moves to another OS thread, so code may keep the address of this over a switch.
 static thread_local Block* current_block = nullptr;
 
-Block& Block::current() { return *current_block; }
+Block& Block::current() {
+  return *current_block;
+}
 
 Block::Block(const Launch& launch, GlobalMemory& global)
     : launch_(launch),
@@ -52,9 +54,10 @@ void Block::exit_thread() {
   Thread& thread = threads_[running_];
   if (!thread.copies.copies.empty()) {
     fail(Place(), [&] {
-      return fmt::format("exits with {} asynchronous copies still in flight: copy_async_commit and copy_async_wait "
-                         "are missing",
-                         thread.copies.copies.size());
+      return fmt::format(
+          "exits with {} asynchronous copies still in flight: copy_async_commit and copy_async_wait "
+          "are missing",
+          thread.copies.copies.size());
     });
   }
   thread.copies.committed.clear();  // empty groups
@@ -103,18 +106,21 @@ void Block::run_another() {
   switch_fiber(self, threads_[next].context);
 }
 
-bool Block::copy_is_late() { return launch_.seed != 0 && (launch_.seed == 1 || random_.coin()); }
+bool Block::copy_is_late() {
+  return launch_.seed != 0 && (launch_.seed == 1 || random_.coin());
+}
 
 void Block::block_barrier(Place place) {
   if (at_block_barrier_ == 0) {
     block_barrier_place_ = place;
   } else if (block_barrier_place_ != place) {
-    fail(place,
-         [&] {
-           return fmt::format("mismatched barriers: other threads of the block wait at {}",
-                              describe(block_barrier_place_));
-         },
-         block_barrier_place_.line());
+    fail(
+        place,
+        [&] {
+          return fmt::format("mismatched barriers: other threads of the block wait at {}",
+                             describe(block_barrier_place_));
+        },
+        block_barrier_place_.line());
   }
   if (++at_block_barrier_ == launch_.threads) {
     at_block_barrier_ = 0;
@@ -137,12 +143,13 @@ void Block::warp_barrier(uint32_t mask, Place place) {
     const Thread& thread = threads_[first + other];
     if (thread.state != State::in_warp_barrier || (thread.mask & mask) == 0) continue;
     if (thread.mask != mask) {
-      fail(place,
-           [&] {
-             return fmt::format("mask {:#010x} overlaps with mask {:#010x} of lane {}, which waits at {}", mask,
-                                thread.mask, other, describe(thread.place));
-           },
-           thread.place.line());
+      fail(
+          place,
+          [&] {
+            return fmt::format("mask {:#010x} overlaps with mask {:#010x} of lane {}, which waits at {}",
+                               mask, thread.mask, other, describe(thread.place));
+          },
+          thread.place.line());
     }
     arrived |= 1u << other;
   }
@@ -182,12 +189,13 @@ void Block::depart() {
 
 void Block::fail_divergence(Place place) {
   const Warp& warp = warps_[running_ / 32];
-  fail(place,
-       [&] {
-         return fmt::format("divergence: {} of the same warp wait at {}", describe_lanes(warp.arrived),
-                            describe(warp.place));
-       },
-       warp.place.line());
+  fail(
+      place,
+      [&] {
+        return fmt::format("divergence: {} of the same warp wait at {}", describe_lanes(warp.arrived),
+                           describe(warp.place));
+      },
+      warp.place.line());
 }
 
 std::string Block::describe_warp(int warp) const {
@@ -205,13 +213,15 @@ std::string Block::describe_warp(int warp) const {
     text += text.empty() ? "" : "; ";
     text += thread.state == State::exited
                 ? fmt::format("{} {} exited", describe_lanes(same), one ? "has" : "have")
-                : fmt::format("{} {} at {}", describe_lanes(same), one ? "waits" : "wait", describe(thread.place));
+                : fmt::format("{} {} at {}", describe_lanes(same), one ? "waits" : "wait",
+                              describe(thread.place));
   }
   return text;
 }
 
 void Block::fail_stuck() {
-  // The thread to name: one that waits, in a warp whose lanes are not all at one place if there is such a warp.
+  // The thread to name: one that waits, in a warp whose lanes are not all at one place if there is such a
+  // warp.
   int stuck = -1;
   bool diverged = false;
   for (int warp = 0; warp < static_cast<int>(warps_.size()); ++warp) {
@@ -244,8 +254,9 @@ void Block::record(int thread, Place place, const std::string& what, int other_l
   report_.ok = false;
   report_.line = place.line();
   report_.other_line = other_line;
-  report_.message = fmt::format("kernel {}, block {}, {}{}: {}", launch_.kernel_name, index_, describe_thread(thread),
-                                place == Place() ? "" : ", " + describe(place), what);
+  report_.message =
+      fmt::format("kernel {}, block {}, {}{}: {}", launch_.kernel_name, index_, describe_thread(thread),
+                  place == Place() ? "" : ", " + describe(place), what);
 }
 
 void Block::abandon() {

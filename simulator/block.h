@@ -33,7 +33,8 @@ class Block {
   /// Threads: a multiple of 32 up to 1024. Throws Error(environment) if the stacks cannot be had.
   Block(const Launch& launch, GlobalMemory& global);
 
-  /// Runs block `index` from start to end. False: a fault was found, see report(); the object is then of no more use.
+  /// Runs block `index` from start to end. False: a fault was found, see report(); the object is then of no
+  /// more use.
   bool run(int64_t index);
   const Report& report() const { return report_; }
 
@@ -50,7 +51,9 @@ class Block {
   CopyQueue& copies() { return threads_[running_].copies; }
   /// Whether an asynchronous copy issued now stays in flight until its thread waits.
   bool copy_is_late();
-  uint64_t global_thread(int thread) const { return index_ * static_cast<uint64_t>(launch_.threads) + thread; }
+  uint64_t global_thread(int thread) const {
+    return index_ * static_cast<uint64_t>(launch_.threads) + thread;
+  }
   std::string describe_global_thread(uint64_t thread) const;
 
   void block_barrier(Place place);
@@ -67,8 +70,8 @@ class Block {
     depart();
   }
 
-  /// Ends the launch with a fault of the running thread, or of `thread`. `describe` gives the text; nothing else of
-  /// the caller's frame is destroyed: control never comes back to the fiber.
+  /// Ends the launch with a fault of the running thread, or of `thread`. `describe` gives the text; nothing
+  /// else of the caller's frame is destroyed: control never comes back to the fiber.
   template <class Describe>
   [[noreturn]] void fail(int thread, Place place, Describe&& describe, int other_line = 0) {
     record(thread, place, describe(), other_line);

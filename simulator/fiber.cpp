@@ -11,8 +11,9 @@
 
 #include "codegen/error.h"
 
-// The switch saves what the calling convention says a call preserves, and nothing else: six registers and the stack
-// pointer. swapcontext also saves the signal mask, a system call that makes it some thirty times slower.
+// The switch saves what the calling convention says a call preserves, and nothing else: six registers and the
+// stack pointer. swapcontext also saves the signal mask, a system call that makes it some thirty times
+// slower.
 #if defined(__x86_64__)
 extern "C" void tilewright_switch_fiber(void** save, void* load);
 asm(R"(
@@ -46,8 +47,8 @@ namespace tilewright::simulator {
 #if defined(__x86_64__)
 
 void prepare_fiber(FiberContext& context, std::byte* stack_end, size_t, void (*entry)()) {
-  // As the switch leaves a stack: six registers, then the address to go on at. The empty slot above stands for
-  // entry's return address, so that the stack is aligned as after a call.
+  // As the switch leaves a stack: six registers, then the address to go on at. The empty slot above stands
+  // for entry's return address, so that the stack is aligned as after a call.
   void** top = reinterpret_cast<void**>(stack_end);
   *--top = nullptr;
   *--top = reinterpret_cast<void*>(entry);
@@ -69,19 +70,22 @@ void prepare_fiber(FiberContext& context, std::byte* stack_end, size_t stack_byt
   makecontext(&context.context, entry, 0);
 }
 
-void switch_fiber(FiberContext& from, FiberContext& to) { swapcontext(&from.context, &to.context); }
+void switch_fiber(FiberContext& from, FiberContext& to) {
+  swapcontext(&from.context, &to.context);
+}
 
 #endif
 
-// Mappings are kept, because each guard page is a mapping of its own to the kernel, which allows a process about
-// 65000 of them, and because mapping takes longer than running a small block.
+// Mappings are kept, because each guard page is a mapping of its own to the kernel, which allows a process
+// about 65000 of them, and because mapping takes longer than running a small block.
 struct FiberStacks::Mapping {
   int count = 0;
   size_t page = 0;
   std::byte* base = nullptr;
 
   explicit Mapping(int stacks) : count(stacks), page(static_cast<size_t>(sysconf(_SC_PAGESIZE))) {
-    void* memory = mmap(nullptr, bytes(), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    void* memory =
+        mmap(nullptr, bytes(), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (memory == MAP_FAILED) refuse("map");
     base = static_cast<std::byte*>(memory);
     for (int i = 0; i < count; ++i) {
@@ -100,7 +104,8 @@ struct FiberStacks::Mapping {
 
   [[noreturn]] void refuse(const char* what) const {
     throw Error(ErrorKind::environment, std::string("simulator: cannot ") + what + " the stacks of " +
-                                            std::to_string(count) + " threads (" + std::to_string(bytes() >> 20) +
+                                            std::to_string(count) + " threads (" +
+                                            std::to_string(bytes() >> 20) +
                                             " MiB of address space): " + std::strerror(errno));
   }
 };
@@ -139,7 +144,9 @@ FiberStacks::FiberStacks(int count) : mapping_(Pool::instance().take(count)) {
   if (!mapping_) mapping_ = std::make_unique<Mapping>(count);
 }
 
-FiberStacks::~FiberStacks() { Pool::instance().give(std::move(mapping_)); }
+FiberStacks::~FiberStacks() {
+  Pool::instance().give(std::move(mapping_));
+}
 
 std::byte* FiberStacks::end_of(int index) const {
   // Up to 4 kB short: stacks that all end at the same offset of a page would share a few sets of the cache.

@@ -19,13 +19,15 @@ struct FiberContext {
 #endif
 };
 
-/// Makes `context` start `entry` at its next turn, on the stack that ends at `stack_end`. `entry` must not return.
+/// Makes `context` start `entry` at its next turn, on the stack that ends at `stack_end`. `entry` must not
+/// return.
 void prepare_fiber(FiberContext& context, std::byte* stack_end, size_t stack_bytes, void (*entry)());
 
 /// Leaves `from`, goes on in `to`. Returns when somebody switches back to `from`.
 void switch_fiber(FiberContext& from, FiberContext& to);
 
-/// The stacks of one block in flight. Each has an inaccessible page below it: an overflow stops, it never corrupts.
+/// The stacks of one block in flight. Each has an inaccessible page below it: an overflow stops, it never
+/// corrupts.
 class FiberStacks {
  public:
   static constexpr size_t stack_bytes = 256 << 10;

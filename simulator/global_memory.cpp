@@ -23,12 +23,15 @@ GlobalMemory::GlobalMemory(const std::vector<Buffer>& buffers) {
 }
 
 bool GlobalMemory::Region::contains(const void* address, int bytes) const {
-  const uintptr_t offset = reinterpret_cast<uintptr_t>(address) - begin();  // wraps to something large if below
+  const uintptr_t offset =
+      reinterpret_cast<uintptr_t>(address) - begin();  // wraps to something large if below
   return offset < buffer.bytes && buffer.bytes - offset >= static_cast<size_t>(bytes);
 }
 
 // A launch with 2^32 threads would keep the simulator busy for years: two writers never share a mark.
-uint32_t GlobalMemory::mark(uint64_t writer) { return static_cast<uint32_t>(writer + 1); }
+uint32_t GlobalMemory::mark(uint64_t writer) {
+  return static_cast<uint32_t>(writer + 1);
+}
 
 const GlobalMemory::Region* GlobalMemory::find(const void* address, int bytes, bool writable) const {
   for (const Region& region : regions_) {
@@ -99,18 +102,20 @@ std::string GlobalMemory::outside(const void* address, int bytes) const {
     nearest = &region;
     nearest_distance = distance;
   }
-  if (!nearest) return fmt::format("{} bytes at {}: the launch has no global memory", bytes, fmt::ptr(address));
+  if (!nearest)
+    return fmt::format("{} bytes at {}: the launch has no global memory", bytes, fmt::ptr(address));
   const uintptr_t end = nearest->begin() + nearest->buffer.bytes;
   if (at < nearest->begin()) {
-    return fmt::format("{} bytes at {}, outside of every buffer: {} bytes before \"{}\"", bytes, fmt::ptr(address),
-                       nearest_distance, nearest->buffer.name);
+    return fmt::format("{} bytes at {}, outside of every buffer: {} bytes before \"{}\"", bytes,
+                       fmt::ptr(address), nearest_distance, nearest->buffer.name);
   }
   if (at >= end) {
-    return fmt::format("{} bytes at {}, outside of every buffer: {} bytes past the end of \"{}\" ({} bytes)", bytes,
-                       fmt::ptr(address), nearest_distance, nearest->buffer.name, nearest->buffer.bytes);
+    return fmt::format("{} bytes at {}, outside of every buffer: {} bytes past the end of \"{}\" ({} bytes)",
+                       bytes, fmt::ptr(address), nearest_distance, nearest->buffer.name,
+                       nearest->buffer.bytes);
   }
-  return fmt::format("{} bytes at offset {} of \"{}\" run past its end ({} bytes)", bytes, at - nearest->begin(),
-                     nearest->buffer.name, nearest->buffer.bytes);
+  return fmt::format("{} bytes at offset {} of \"{}\" run past its end ({} bytes)", bytes,
+                     at - nearest->begin(), nearest->buffer.name, nearest->buffer.bytes);
 }
 
 }  // namespace tilewright::simulator

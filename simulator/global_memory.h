@@ -21,8 +21,9 @@ class GlobalMemory {
   /// Why not, for a report.
   std::string read_fault(const void* address, int bytes) const;
 
-  /// Notes that `writer` stores `bytes` (2, 4, 8 or 16, aligned): false if that is a fault, then `write_fault` says
-  /// which. Two writers of one byte are a fault; one writer may store again. Writers count from 0.
+  /// Notes that `writer` stores `bytes` (2, 4, 8 or 16, aligned): false if that is a fault, then
+  /// `write_fault` says which. Two writers of one byte are a fault; one writer may store again. Writers count
+  /// from 0.
   bool note_write(const void* address, int bytes, uint64_t writer);
   struct WriteFault {
     std::string message;
@@ -34,7 +35,7 @@ class GlobalMemory {
   struct Region {
     Buffer buffer;
     // Who wrote each pair of bytes: writer + 1 modulo 2^32, 0 for nobody. Only for writable buffers.
-    std::unique_ptr<std::atomic<uint32_t>[], void (*)(void*)> writers{nullptr, nullptr};
+    std::unique_ptr<std::atomic<uint32_t>[], void (*)(void*)> writers { nullptr, nullptr };
     bool contains(const void* address, int bytes) const;
     uintptr_t begin() const { return reinterpret_cast<uintptr_t>(buffer.data); }
   };

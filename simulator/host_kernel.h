@@ -16,15 +16,16 @@ struct HostKernel {
   std::unique_ptr<HostCode> code;
   void (*thunk)(const void*) = nullptr;  // for simulator::Launch
   void (*bind)(const void*) = nullptr;
-  std::string compiler;                  // "clang 19.1.7", "system C++ compiler (c++)"
-  std::string command;                   // options, as one would type them
-  std::string source_path;               // where the source lies on disk; empty if it does not
+  std::string compiler;     // "clang 19.1.7", "system C++ compiler (c++)"
+  std::string command;      // options, as one would type them
+  std::string source_path;  // where the source lies on disk; empty if it does not
   double milliseconds = 0;
 };
 
-/// `automatic`: the LLVM plugin if it loads, else the system compiler. With `keep_source` the system compiler's
-/// source and shared object stay on disk, for a debugger. Throws CompileError with the log; Error(environment) if the
-/// compiler asked for is missing; Error(internal) if the code lacks `<kernel>_thunk` or `<kernel>_bind`.
+/// `automatic`: the LLVM plugin if it loads, else the system compiler. With `keep_source` the system
+/// compiler's source and shared object stay on disk, for a debugger. Throws CompileError with the log;
+/// Error(environment) if the compiler asked for is missing; Error(internal) if the code lacks
+/// `<kernel>_thunk` or `<kernel>_bind`.
 HostKernel build_host_kernel(const Source& source, SimulatorCompiler compiler, bool keep_source = false);
 
 }  // namespace tilewright

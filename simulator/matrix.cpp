@@ -6,15 +6,18 @@
 namespace tilewright::simulator {
 namespace {
 
-// Explicit vectors: compilers do not find these loops by themselves. Four elements, because every x86-64 has that much.
+// Explicit vectors: compilers do not find these loops by themselves. Four elements, because every x86-64 has
+// that much.
 typedef float Float4 __attribute__((vector_size(16)));
 typedef uint32_t Bits4 __attribute__((vector_size(16)));
 typedef uint16_t Half4 __attribute__((vector_size(8)));
 
-Float4 floats_from_bf16(Bits4 bits) { return std::bit_cast<Float4>(bits << 16); }
+Float4 floats_from_bf16(Bits4 bits) {
+  return std::bit_cast<Float4>(bits << 16);
+}
 
-// Exponent and mantissa move to their places in fp32 and a product corrects the bias, for subnormals too; infinities
-// and NaN get the largest exponent.
+// Exponent and mantissa move to their places in fp32 and a product corrects the bias, for subnormals too;
+// infinities and NaN get the largest exponent.
 Float4 floats_from_fp16(Bits4 bits) {
   const Bits4 magnitude = bits & 0x7fff;
   const Float4 scaled = std::bit_cast<Float4>(magnitude << 13) * 0x1p112f;
@@ -32,8 +35,8 @@ Float4 load_four(const uint16_t* elements) {
 
 template <ElementType type>
 void multiply(const MatrixOperands* const lanes[32]) {
-  // A register of 32 lanes, in lane order, is an 8x8 matrix in row-major order (A) or column-major order (B), two
-  // elements a lane; a pair of accumulators is half of D in row-major order.
+  // A register of 32 lanes, in lane order, is an 8x8 matrix in row-major order (A) or column-major order (B),
+  // two elements a lane; a pair of accumulators is half of D in row-major order.
   alignas(16) uint16_t a_tiles[4][8][8], b_tiles[2][8][8];
   alignas(16) float d[16][8];
   for (int lane = 0; lane < 32; ++lane) {
@@ -73,10 +76,32 @@ void multiply(const MatrixOperands* const lanes[32]) {
 
 }  // namespace
 
-float float_from_bf16(uint16_t bits) { return std::bit_cast<float>(uint32_t{bits} << 16); }
+float float_from_bf16(uint16_t bits) {
+  return std::bit_cast<float>(uint32_t{bits} << 16);
+}
 
 float float_from_fp16(uint16_t bits) {
   return floats_from_fp16(Bits4{bits})[0];
+}
+
+uint16_t bf16_from_float(float value) {
+  const uint32_t bits = std::bit_cast<uint32_t>(value);
+  if ((bits & 0x7fffffff) > 0x7f800000) return 0x7fff;
+  return static_cast<uint16_t>((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
+}
+
+uint16_t fp16_from_float(float value) {
+  const uint32_t bits = std::bit_cast<uint32_t>(value);
+  const uint32_t sign = bits >> 16 & 0x8000, magnitude = bits & 0x7fffffff;
+  if (magnitude > 0x7f800000) return 0x7fff;
+  if (magnitude >= 0x477ff000) return static_cast<uint16_t>(sign | 0x7c00);  // 65520 and more
+  if (magnitude < 0x38800000) {
+    // Subnormal: added to 0.5, the value's last bits fall where fp16's do, and the addition rounds them.
+    const float shifted = std::bit_cast<float>(magnitude) + 0.5f;
+    return static_cast<uint16_t>(sign | (std::bit_cast<uint32_t>(shifted) - std::bit_cast<uint32_t>(0.5f)));
+  }
+  const uint32_t rounded = magnitude + 0xfff + (magnitude >> 13 & 1);
+  return static_cast<uint16_t>(sign | ((rounded - 0x38000000) >> 13));
 }
 
 void load_matrix_x4(const std::byte* const rows[32], bool transposed, unsigned* const registers[32]) {

@@ -10,10 +10,13 @@ enum class ElementType { fp16 = 0, bf16 = 1 };
 
 float float_from_fp16(uint16_t bits);
 float float_from_bf16(uint16_t bits);
+/// Round to nearest even; too large gives infinity, NaN the canonical 0x7fff.
+uint16_t fp16_from_float(float value);
+uint16_t bf16_from_float(float value);
 
-/// ldmatrix .m8n8.x4.b16: four 8x8 matrices of 16-bit elements, to four registers a lane. `rows[i]` is the 16-byte row
-/// that lane i points at: row i % 8 of matrix i / 8. Register i of a lane holds, of matrix i, the elements
-/// [lane / 4][lane % 4 * 2 + {0, 1}], or of its transpose.
+/// ldmatrix .m8n8.x4.b16: four 8x8 matrices of 16-bit elements, to four registers a lane. `rows[i]` is the
+/// 16-byte row that lane i points at: row i % 8 of matrix i / 8. Register i of a lane holds, of matrix i, the
+/// elements [lane / 4][lane % 4 * 2 + {0, 1}], or of its transpose.
 void load_matrix_x4(const std::byte* const rows[32], bool transposed, unsigned* const registers[32]);
 
 /// What one lane brings to a product: mma.sync .m16n8k16 .row.col, fp32 accumulation.

@@ -8,26 +8,43 @@ namespace tilewright::simulator {
 
 const char* name_of(Primitive primitive) {
   switch (primitive) {
-    case Primitive::none: return "kernel";
-    case Primitive::block_barrier: return "block_barrier";
-    case Primitive::warp_barrier: return "warp_barrier";
-    case Primitive::shuffle_xor: return "shuffle_xor";
-    case Primitive::shared_load: return "shared_load";
-    case Primitive::shared_store: return "shared_store";
-    case Primitive::load_matrix_x4: return "load_matrix_x4";
-    case Primitive::global_load: return "global_load";
-    case Primitive::global_store: return "global_store";
-    case Primitive::copy_async_16: return "copy_async_16";
-    case Primitive::copy_async_commit: return "copy_async_commit";
-    case Primitive::copy_async_wait: return "copy_async_wait";
-    case Primitive::matrix_multiply_16x8x16: return "matrix_multiply_16x8x16";
+    case Primitive::none:
+      return "kernel";
+    case Primitive::block_barrier:
+      return "block_barrier";
+    case Primitive::warp_barrier:
+      return "warp_barrier";
+    case Primitive::shuffle_xor:
+      return "shuffle_xor";
+    case Primitive::shared_load:
+      return "shared_load";
+    case Primitive::shared_store:
+      return "shared_store";
+    case Primitive::load_matrix_x4:
+      return "load_matrix_x4";
+    case Primitive::global_load:
+      return "global_load";
+    case Primitive::global_store:
+      return "global_store";
+    case Primitive::copy_async_16:
+      return "copy_async_16";
+    case Primitive::copy_async_commit:
+      return "copy_async_commit";
+    case Primitive::copy_async_wait:
+      return "copy_async_wait";
+    case Primitive::matrix_multiply_16x8x16:
+      return "matrix_multiply_16x8x16";
   }
   return "?";
 }
 
-std::string describe(Place place) { return fmt::format("{} at line {}", name_of(place.primitive()), place.line()); }
+std::string describe(Place place) {
+  return fmt::format("{} at line {}", name_of(place.primitive()), place.line());
+}
 
-std::string describe_thread(int thread) { return fmt::format("warp {} lane {}", thread / 32, thread % 32); }
+std::string describe_thread(int thread) {
+  return fmt::format("warp {} lane {}", thread / 32, thread % 32);
+}
 
 std::string describe_lanes(uint32_t lanes) {
   std::string text;

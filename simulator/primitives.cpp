@@ -11,13 +11,21 @@
 namespace tilewright::simulator {
 namespace {
 
-int thread_index() { return Block::current().thread(); }
+int thread_index() {
+  return Block::current().thread();
+}
 
-int block_index() { return static_cast<int>(Block::current().index()); }
+int block_index() {
+  return static_cast<int>(Block::current().index());
+}
 
-void block_barrier(int site) { Block::current().block_barrier({Primitive::block_barrier, site}); }
+void block_barrier(int site) {
+  Block::current().block_barrier({Primitive::block_barrier, site});
+}
 
-void warp_barrier(unsigned mask, int site) { Block::current().warp_barrier(mask, {Primitive::warp_barrier, site}); }
+void warp_barrier(unsigned mask, int site) {
+  Block::current().warp_barrier(mask, {Primitive::warp_barrier, site});
+}
 
 unsigned shuffle_xor(unsigned value, int lane_mask, int site) {
   struct Operands {
@@ -49,13 +57,14 @@ std::byte* shared_at(Block& block, int thread, uint32_t address, int bytes, Plac
   if (address > static_cast<uint32_t>(block.shared_bytes()) ||
       static_cast<uint32_t>(block.shared_bytes()) - address < static_cast<uint32_t>(bytes)) {
     block.fail(thread, place, [&] {
-      return fmt::format("out of bounds: {} bytes at shared byte {}, the block has {} bytes of shared memory", bytes,
-                         address, block.shared_bytes());
+      return fmt::format("out of bounds: {} bytes at shared byte {}, the block has {} bytes of shared memory",
+                         bytes, address, block.shared_bytes());
     });
   }
   if (address % bytes != 0) {
     block.fail(thread, place, [&] {
-      return fmt::format("misaligned: {} bytes at shared byte {}, expected a multiple of {}", bytes, address, bytes);
+      return fmt::format("misaligned: {} bytes at shared byte {}, expected a multiple of {}", bytes, address,
+                         bytes);
     });
   }
   return block.shared() + address;
@@ -70,9 +79,9 @@ std::byte* shared_at(Block& block, int thread, uint32_t address, int bytes, Plac
           return fmt::format("uninitialised read: nobody has written shared byte {}", conflict.address);
         }
         return fmt::format("race: the {} of shared byte {} is not ordered after the {} by {}, {}{}",
-                           is_write ? "write" : "read", conflict.address, conflict.other_is_write ? "write" : "read",
-                           describe_thread(conflict.other_thread), describe(conflict.other),
-                           conflict.in_flight ? ", which is still in flight" : "");
+                           is_write ? "write" : "read", conflict.address,
+                           conflict.other_is_write ? "write" : "read", describe_thread(conflict.other_thread),
+                           describe(conflict.other), conflict.in_flight ? ", which is still in flight" : "");
       },
       conflict.other.line());
 }
@@ -216,20 +225,31 @@ void copy_async_wait(int groups_in_flight, int site) {
 
 // --- matrix products
 
-void matrix_multiply_16x8x16(float* d, const unsigned* a, unsigned b0, unsigned b1, int element_type, int site) {
+void matrix_multiply_16x8x16(float* d, const unsigned* a, unsigned b0, unsigned b1, int element_type,
+                             int site) {
   MatrixOperands operands{d, a, {b0, b1}};
   Block& block = Block::current();
   const Place place(Primitive::matrix_multiply_16x8x16, site);
   if (element_type != 0 && element_type != 1) {
-    block.fail(place, [&] { return fmt::format("element type {}, expected 0 (fp16) or 1 (bf16)", element_type); });
+    block.fail(place,
+               [&] { return fmt::format("element type {}, expected 0 (fp16) or 1 (bf16)", element_type); });
   }
   block.collective(place, operands, [&](MatrixOperands* const lanes[32]) {
     multiply_16x8x16(lanes, static_cast<ElementType>(element_type));
   });
 }
 
-float exp2_of(float value) { return std::exp2(value); }
-float log2_of(float value) { return std::log2(value); }
+unsigned pack_two(float low, float high, int element_type) {
+  return element_type == 0 ? fp16_from_float(low) | static_cast<unsigned>(fp16_from_float(high)) << 16
+                           : bf16_from_float(low) | static_cast<unsigned>(bf16_from_float(high)) << 16;
+}
+
+float exp2_of(float value) {
+  return std::exp2(value);
+}
+float log2_of(float value) {
+  return std::log2(value);
+}
 
 }  // namespace
 
@@ -248,6 +268,7 @@ const SimulatorInterface simulator_interface = {
     .copy_async_commit = copy_async_commit,
     .copy_async_wait = copy_async_wait,
     .matrix_multiply_16x8x16 = matrix_multiply_16x8x16,
+    .pack_two = pack_two,
     .exp2 = exp2_of,
     .log2 = log2_of,
 };

@@ -61,14 +61,15 @@ bool RaceChecker::race(uint32_t word, const Write& other) {
 }
 
 bool RaceChecker::race(uint32_t word, const Reads& other, int warp, uint32_t lanes) {
-  conflict_ = {Conflict::Kind::race, word * 4, false, false, warp * 32 + std::countr_zero(lanes), other.place};
+  conflict_ = {Conflict::Kind::race, word * 4, false, false, warp * 32 + std::countr_zero(lanes),
+               other.place};
   return false;
 }
 
 void RaceChecker::note_read(uint32_t word, int warp, uint32_t lanes, Place place) {
   Reads& reads = reads_[word * warps_ + warp];
-  // Earlier readers count as readers of this tick, unless all lanes come after them. That is exact when barriers
-  // have full masks.
+  // Earlier readers count as readers of this tick, unless all lanes come after them. That is exact when
+  // barriers have full masks.
   const bool keep = reads.generation == generation_ && !clocks_[warp].past(reads.tick);
   reads = {generation_, clocks_[warp].tick(), keep ? reads.lanes | lanes : lanes, place};
 }
@@ -145,7 +146,8 @@ void RaceChecker::copy_landed(uint32_t address, int thread) {
   const uint32_t tick = clocks_[thread / 32].tick();
   for (uint32_t word = address / 4; word < address / 4 + 4; ++word) {
     Write& copy = writes_[word];
-    if (copy.thread != thread) continue;  // overwritten by another thread, which only an unchecked kernel can do
+    if (copy.thread != thread)
+      continue;  // overwritten by another thread, which only an unchecked kernel can do
     copy.generation = generation_;
     copy.tick = tick;
     copy.in_flight = false;

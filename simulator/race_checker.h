@@ -1,11 +1,12 @@
 // What orders the accesses of a block's threads to shared memory, and which accesses nothing orders.
 //
-// Two accesses to one word by two threads, at least one of them a write, must be ordered by a barrier. Only barriers
-// order memory: a block barrier all threads, a warp barrier the lanes in its mask. Shuffles, ldmatrix and mma do not,
-// though all lanes meet there. The words are those of 32 bits: lanes may fill one 16-byte row together.
+// Two accesses to one word by two threads, at least one of them a write, must be ordered by a barrier. Only
+// barriers order memory: a block barrier all threads, a warp barrier the lanes in its mask. Shuffles,
+// ldmatrix and mma do not, though all lanes meet there. The words are those of 32 bits: lanes may fill one
+// 16-byte row together.
 //
-// Block barriers count generations: everything of an earlier generation is ordered. Within one generation threads of
-// two warps are never ordered, and lanes of one warp by their clocks (WarpClock).
+// Block barriers count generations: everything of an earlier generation is ordered. Within one generation
+// threads of two warps are never ordered, and lanes of one warp by their clocks (WarpClock).
 #pragma once
 
 #include <array>
@@ -17,7 +18,8 @@
 
 namespace tilewright::simulator {
 
-/// Vector clocks of the lanes of one warp. A warp barrier ends a tick; an access is stamped with the tick it falls in.
+/// Vector clocks of the lanes of one warp. A warp barrier ends a tick; an access is stamped with the tick it
+/// falls in.
 class WarpClock {
  public:
   WarpClock() { restart(); }
@@ -38,9 +40,10 @@ class WarpClock {
  private:
   uint32_t tick_;
   uint32_t past_;
-  std::array<std::array<uint32_t, 32>, 32> known_;  // [lane][other]: the last tick of `other` that `lane` comes after
-  std::array<uint32_t, 32> known_of_all_;           // minimum over `other`
-  std::array<uint32_t, 32> known_to_all_;           // minimum over `lane`
+  std::array<std::array<uint32_t, 32>, 32>
+      known_;                              // [lane][other]: the last tick of `other` that `lane` comes after
+  std::array<uint32_t, 32> known_of_all_;  // minimum over `other`
+  std::array<uint32_t, 32> known_to_all_;  // minimum over `lane`
 };
 
 /// Two accesses that nothing orders, or the read of a word that nobody wrote.

@@ -26,14 +26,16 @@ std::string launch_fault(const Launch& launch) {
   return "";
 }
 
-/// Hands out the blocks of a launch in order, to as many OS threads as there are, until one has a fault. All blocks
-/// below a faulty one have then been handed out, so that the lowest faulty block is reported, whatever the threads do.
+/// Hands out the blocks of a launch in order, to as many OS threads as there are, until one has a fault. All
+/// blocks below a faulty one have then been handed out, so that the lowest faulty block is reported, whatever
+/// the threads do.
 class Workers {
  public:
   Workers(const Launch& launch, GlobalMemory& global) : launch_(launch), global_(global) {}
 
   Report run() {
-    int count = launch_.os_threads > 0 ? launch_.os_threads : static_cast<int>(std::thread::hardware_concurrency());
+    int count =
+        launch_.os_threads > 0 ? launch_.os_threads : static_cast<int>(std::thread::hardware_concurrency());
     count = static_cast<int>(std::clamp<int64_t>(count, 1, std::max<int64_t>(launch_.grid, 1)));
     std::vector<std::thread> others;
     try {
@@ -62,7 +64,8 @@ class Workers {
       result_.barriers += block.report().barriers;
       result_.switches += block.report().switches;
     } catch (const std::exception& error) {
-      note_fault(-1, {.ok = false, .message = fmt::format("kernel {}: {}", launch_.kernel_name, error.what())});
+      note_fault(-1,
+                 {.ok = false, .message = fmt::format("kernel {}: {}", launch_.kernel_name, error.what())});
     }
   }
 

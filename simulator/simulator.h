@@ -1,4 +1,5 @@
-// Runs generated kernels on the CPU: a fiber per CUDA thread, checked memory, late-landing asynchronous copies.
+// Runs generated kernels on the CPU: a fiber per CUDA thread, checked memory, late-landing asynchronous
+// copies.
 #pragma once
 
 #include <cstddef>
@@ -13,15 +14,15 @@ namespace tilewright::simulator {
 struct Buffer {
   void* data = nullptr;
   size_t bytes = 0;
-  std::string name;         // "q", "out": for reports
+  std::string name;  // "q", "out": for reports
   bool writable = false;
   bool initialised = true;
 };
 
 struct Launch {
   std::string kernel_name;
-  /// The generated thunk: `extern "C" void <kernel>_thunk(const void* parameters)` runs the kernel body once, as the
-  /// current thread; and the binder `extern "C" void <kernel>_bind(const SimulatorInterface*)`.
+  /// The generated thunk: `extern "C" void <kernel>_thunk(const void* parameters)` runs the kernel body once,
+  /// as the current thread; and the binder `extern "C" void <kernel>_bind(const SimulatorInterface*)`.
   void (*thunk)(const void*) = nullptr;
   void (*bind)(const void*) = nullptr;
   const void* parameters = nullptr;
@@ -29,9 +30,9 @@ struct Launch {
   int threads = 0;
   int shared_memory = 0;
   std::vector<Buffer> buffers;
-  uint64_t seed = 0;         // 0: asynchronous work lands at once, 1: as late as it may, others: drawn
+  uint64_t seed = 0;  // 0: asynchronous work lands at once, 1: as late as it may, others: drawn
   bool check_races = true;
-  int os_threads = 0;        // blocks in parallel; 0: as many as there are cores
+  int os_threads = 0;  // blocks in parallel; 0: as many as there are cores
 };
 
 /// One fault of a kernel; the first one found ends the launch.
