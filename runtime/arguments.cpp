@@ -1,0 +1,253 @@
+#include "runtime/arguments.h"
+
+#include <cmath>
+#include <initializer_list>
+#include <string>
+
+#include "codegen/error.h"
+#include "codegen/spec_rules.h"
+
+namespace tilewright {
+namespace {
+
+constexpr int batch = 0, sequence = 1, head = 2, element = 3;  // dimensions of q, k, v and out
+constexpr const char* dimension_names[] = {"batch", "sequence", "head", "head_dim"};
+constexpr const char* lse_dimension_names[] = {"batch", "head", "sequence"};
+constexpr int64_t alignment = 16;  // bytes: what one asynchronous copy moves
+
+[[noreturn]] void refuse(const std::string& message) {
+  throw Error(ErrorKind::usage, message);
+}
+
+std::string text(int64_t value) {
+  return std::to_string(value);
+}
+
+std::string pointer_text(const void* pointer) {
+  char buffer[2 + 16 + 1];
+  std::snprintf(buffer, sizeof buffer, "%p", pointer);
+  return buffer;
+}
+
+bool is_output(const char* name) {
+  return name[0] == 'o' || name[0] == 'l';
+}
+
+bool has_elements(const TensorView& view) {
+  for (int64_t size : view.shape)
+    if (size == 0) return false;
+  return true;
+}
+
+void check_rank_and_type(const char* name, const TensorView& view, size_t rank, DataType type) {
+  if (view.shape.size() != rank)
+    refuse(std::string(name) + " has " + text(view.shape.size()) + " dimensions, expected " + text(rank) +
+           (rank == 4 ? " (batch, sequence, heads, head_dim)" : " (batch, heads, sequence)"));
+  if (!view.strides.empty() && view.strides.size() != rank)
+    refuse(std::string(name) + " has " + text(view.strides.size()) + " strides, expected " + text(rank) +
+           " or none (contiguous)");
+  if (view.dtype != type)
+    refuse(std::string(name) + " is " + std::string(name_of(view.dtype)) + ", the spec says " +
+           std::string(name_of(type)));
+}
+
+void check_size(const char* name, const char* dimension, int64_t size, int64_t expected, const char* why) {
+  if (size != expected)
+    refuse(std::string(name) + ": " + dimension + " dimension is " + text(size) + ", expected " +
+           text(expected) + " (" + why + ")");
+}
+
+void check_sizes_not_negative(const char* name, const TensorView& view, const char* const* dimensions) {
+  for (size_t i = 0; i < view.shape.size(); ++i)
+    if (view.shape[i] < 0)
+      refuse(std::string(name) + ": " + dimensions[i] + " dimension is " + text(view.shape[i]) +
+             ", expected at least 0");
+}
+
+/// The largest offset in elements must be countable: 2^62 leaves room for the element size.
+void check_extent(const char* name, const TensorView& view, const int64_t* strides) {
+  __int128 last = 0;
+  for (size_t i = 0; i < view.shape.size(); ++i)
+    last += static_cast<__int128>(view.shape[i] - 1) * strides[i];
+  if (last >= (int64_t{1} << 59)) refuse(std::string(name) + ": its strides reach beyond 2^59 elements");
+}
+
+/// Distinct elements of an output must have distinct addresses. Sorted by stride, each dimension must step
+/// over all that the smaller ones cover.
+void check_no_overlap(const char* name, const TensorView& view, const int64_t* strides) {
+  const int rank = static_cast<int>(view.shape.size());
+  int order[4] = {0, 1, 2, 3};
+  for (int i = 1; i < rank; ++i)
+    for (int j = i; j > 0 && strides[order[j]] < strides[order[j - 1]]; --j)
+      std::swap(order[j], order[j - 1]);
+  int64_t covered = 1;
+  for (int i = 0; i < rank; ++i) {
+    const int dimension = order[i];
+    if (view.shape[dimension] == 1) continue;
+    if (strides[dimension] < covered)
+      refuse(std::string(name) + ": its elements overlap: " + dimension_names[dimension] + " stride is " +
+             text(strides[dimension]) + ", expected at least " + text(covered));
+    covered += (view.shape[dimension] - 1) * strides[dimension];
+  }
+}
+
+void check_memory(const AttentionSpec& spec, const char* name, const TensorView& view) {
+  if (!has_elements(view)) return;
+  int64_t strides[4];
+  effective_strides(spec, view, strides);
+  const int64_t bytes = size_of(view.dtype);
+  if (!view.data) refuse(std::string(name) + ": data is null");
+  if (reinterpret_cast<uintptr_t>(view.data) % alignment != 0)
+    refuse(std::string(name) + ": data is at " + pointer_text(view.data) + ", expected a multiple of " +
+           text(alignment) + " bytes");
+  if (view.shape[element] != 1 && strides[element] != 1)
+    refuse(std::string(name) + ": head_dim stride is " + text(strides[element]) +
+           ", expected 1 (the last dimension must be contiguous)");
+  for (int dimension : {batch, sequence, head}) {
+    if (view.shape[dimension] == 1) continue;  // never stepped over, whatever it says
+    const int64_t stride = strides[dimension];
+    const std::string what =
+        std::string(name) + ": " + dimension_names[dimension] + " stride is " + text(stride);
+    if (stride < 0) refuse(what + ", expected at least 0");
+    if (stride % (alignment / bytes) != 0)
+      refuse(what + " elements, expected a multiple of " + text(alignment / bytes) + " (" + text(alignment) +
+             " bytes)");
+  }
+  check_extent(name, view, strides);
+  if (is_output(name)) check_no_overlap(name, view, strides);
+}
+
+void check_lse(const AttentionSpec& spec, const ForwardArguments& arguments) {
+  if (!spec.lse) {
+    if (arguments.lse) refuse("lse was given, but the spec does not say `lse: true`");
+    return;
+  }
+  if (!arguments.lse) refuse("lse is missing: the spec says `lse: true`");
+  const TensorView& lse = *arguments.lse;
+  check_rank_and_type("lse", lse, 3, DataType::fp32);
+  check_sizes_not_negative("lse", lse, lse_dimension_names);
+  const auto& q = arguments.q.shape;
+  check_size("lse", "batch", lse.shape[0], q[batch], "that of q");
+  check_size("lse", "head", lse.shape[1], q[head], "that of q");
+  check_size("lse", "sequence", lse.shape[2], q[sequence], "that of q");
+  if (!has_elements(lse)) return;
+  if (!lse.data) refuse("lse: data is null");
+  if (reinterpret_cast<uintptr_t>(lse.data) % sizeof(float) != 0)
+    refuse("lse: data is at " + pointer_text(lse.data) + ", expected a multiple of 4 bytes");
+  int64_t expected = 1;
+  for (int i = 2; i >= 0; --i) {
+    if (!lse.strides.empty() && lse.shape[i] != 1 && lse.strides[i] != expected)
+      refuse(std::string("lse: ") + lse_dimension_names[i] + " stride is " + text(lse.strides[i]) +
+             ", expected " + text(expected) + " (lse must be contiguous)");
+    expected *= lse.shape[i];
+  }
+}
+
+void check_scale(const AttentionSpec& spec, const ForwardArguments& arguments) {
+  if (spec.softmax_scale_at_launch != arguments.softmax_scale.has_value())
+    refuse(spec.softmax_scale_at_launch
+               ? "softmax_scale is missing: the spec says `softmax_scale: launch`"
+               : "softmax_scale was given, but the spec does not say `softmax_scale: launch`");
+  const auto& [key, least, most, zero] = softmax_scale_rule;
+  if (arguments.softmax_scale && !(*arguments.softmax_scale >= least && *arguments.softmax_scale <= most))
+    refuse("softmax_scale is " + shortest_decimal(*arguments.softmax_scale) + ", expected " +
+           shortest_decimal(least) + " to " + shortest_decimal(most));
+}
+
+TensorParameters tensor_parameters(const AttentionSpec& spec, const TensorView& view) {
+  int64_t strides[4];
+  effective_strides(spec, view, strides);
+  // A size-1 dimension is never stepped over; 0 keeps odd strides out of the kernel.
+  auto stride = [&](int dimension) -> long long {
+    return view.shape[dimension] == 1 ? 0 : strides[dimension];
+  };
+  return {view.data, stride(batch), stride(sequence), stride(head)};
+}
+
+}  // namespace
+
+void effective_strides(const AttentionSpec& spec, const TensorView& view, int64_t* strides) {
+  const size_t rank = view.shape.size();
+  if (!view.strides.empty()) {
+    for (size_t i = 0; i < rank; ++i) strides[i] = view.strides[i];
+    return;
+  }
+  int order[4] = {0, 1, 2, 3};  // outermost first
+  if (rank == 4 && spec.layout == Layout::bhsd) std::swap(order[1], order[2]);
+  int64_t stride = 1;
+  for (size_t i = rank; i-- > 0;) {
+    strides[order[i]] = stride;
+    // Saturates: check_extent then says so.
+    if (__builtin_mul_overflow(stride, view.shape[order[i]], &stride)) stride = INT64_MAX;
+  }
+}
+
+int64_t span_bytes(const TensorView& view, const int64_t* strides) {
+  if (!has_elements(view)) return 0;
+  int64_t last = 0;
+  for (size_t i = 0; i < view.shape.size(); ++i)
+    if (view.shape[i] != 1) last += (view.shape[i] - 1) * strides[i];
+  return (last + 1) * size_of(view.dtype);
+}
+
+void check_arguments(const AttentionSpec& spec, const ForwardArguments& arguments) {
+  const auto& [q, k, v, out, lse, scale] = arguments;
+  check_rank_and_type("q", q, 4, spec.dtype.q);
+  check_rank_and_type("k", k, 4, spec.dtype.kv);
+  check_rank_and_type("v", v, 4, spec.dtype.kv);
+  check_rank_and_type("out", out, 4, spec.dtype.out);
+  const struct {
+    const char* name;
+    const TensorView& view;
+  } tensors[] = {{"q", q}, {"k", k}, {"v", v}, {"out", out}};
+  for (const auto& [name, view] : tensors) check_sizes_not_negative(name, view, dimension_names);
+
+  check_size("q", "head_dim", q.shape[element], spec.head_dim.qk, "the spec's head_dim.qk");
+  check_size("k", "head_dim", k.shape[element], spec.head_dim.qk, "the spec's head_dim.qk");
+  check_size("v", "head_dim", v.shape[element], spec.head_dim.v, "the spec's head_dim.v");
+  check_size("out", "head_dim", out.shape[element], spec.head_dim.v, "the spec's head_dim.v");
+  check_size("k", "batch", k.shape[batch], q.shape[batch], "that of q");
+  check_size("v", "batch", v.shape[batch], q.shape[batch], "that of q");
+  check_size("out", "batch", out.shape[batch], q.shape[batch], "that of q");
+  if (q.shape[head] % spec.gqa_ratio != 0)
+    refuse("q: head dimension is " + text(q.shape[head]) + ", expected a multiple of the spec's gqa_ratio " +
+           text(spec.gqa_ratio));
+  const std::string kv_heads =
+      "q's " + text(q.shape[head]) + " divided by the spec's gqa_ratio " + text(spec.gqa_ratio);
+  check_size("k", "head", k.shape[head], q.shape[head] / spec.gqa_ratio, kv_heads.c_str());
+  check_size("v", "head", v.shape[head], q.shape[head] / spec.gqa_ratio, kv_heads.c_str());
+  check_size("out", "head", out.shape[head], q.shape[head], "that of q");
+  check_size("v", "sequence", v.shape[sequence], k.shape[sequence], "that of k");
+  check_size("out", "sequence", out.shape[sequence], q.shape[sequence], "that of q");
+
+  check_lse(spec, arguments);
+  check_scale(spec, arguments);
+  for (const auto& [name, view] : tensors) check_memory(spec, name, view);
+}
+
+PreparedLaunch prepare_launch(const AttentionSpec& spec, const Schedule& schedule,
+                              const ForwardArguments& arguments) {
+  check_arguments(spec, arguments);
+  PreparedLaunch launch{};
+  const auto& q = arguments.q.shape;
+  const int64_t seqlen_kv = arguments.k.shape[sequence];
+  launch.plan = plan_launch(
+      spec, schedule, {.batch = q[batch], .heads = q[head], .seqlen_q = q[sequence], .seqlen_kv = seqlen_kv});
+  const double scale = arguments.softmax_scale.value_or(spec.softmax_scale_at_launch ? 0 : spec.scale());
+  launch.parameters = {
+      .q = tensor_parameters(spec, arguments.q),
+      .k = tensor_parameters(spec, arguments.k),
+      .v = tensor_parameters(spec, arguments.v),
+      .out = tensor_parameters(spec, arguments.out),
+      .lse = arguments.lse ? static_cast<float*>(arguments.lse->data) : nullptr,
+      .seqlen_q = static_cast<int>(q[sequence]),
+      .seqlen_kv = static_cast<int>(seqlen_kv),
+      .heads = static_cast<int>(q[head]),
+      .m_tiles = static_cast<int>(launch.plan.m_tiles),
+      .scale = static_cast<float>(scale),
+      .scale_log2 = static_cast<float>(scale * M_LOG2E),
+  };
+  return launch;
+}
+
+}  // namespace tilewright

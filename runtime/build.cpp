@@ -1,0 +1,83 @@
+#include "runtime/build.h"
+
+#include "codegen/error.h"
+#include "runtime/environment.h"
+
+namespace tilewright {
+namespace {
+
+CacheEntry compile_now(Compiler& compiler, const KernelCache& cache, const CacheKey& key,
+                       const AttentionSpec& spec, const Schedule& schedule, const Source& source,
+                       const Target& target, bool as_ptx) {
+  try {
+    return {.key = key,
+            .spec = canonical_form(spec),
+            .schedule = describe(schedule),
+            .target = std::string(target.name),
+            .kernel_name = source.kernel_name,
+            .compiled = compiler.compile(source, target, as_ptx)};
+  } catch (const CompileError& error) {
+    if (!error.source_path().empty()) throw;
+    const std::string path = cache.keep_failed(source).string();
+    throw CompileError(std::string(error.what()) +
+                           "\nsource: " + (path.empty() ? "could not be kept" : path) +
+                           "\ncommand: " + error.command() + "\nlog:\n" + error.log(),
+                       error.log(), error.command(), path);
+  }
+}
+
+}  // namespace
+
+std::shared_ptr<const CacheEntry> build_kernel_with(Compiler* compiler, const std::string& why,
+                                                    KernelCache& cache, const AttentionSpec& spec,
+                                                    const Schedule& schedule, const Source& source,
+                                                    const Target& target, bool as_ptx, CacheResult* from) {
+  const CacheKey key = cache.key(source, target, as_ptx, compiler);
+  auto make = [&] {
+    if (!compiler) throw Error(ErrorKind::environment, why);
+    return compile_now(*compiler, cache, key, spec, schedule, source, target, as_ptx);
+  };
+  return cache.fetch(key, make, from);
+}
+
+std::shared_ptr<const CacheEntry> build_kernel(KernelCache& cache, const AttentionSpec& spec,
+                                               const Schedule& schedule, const Source& source,
+                                               const Target& target, bool as_ptx, CacheResult* from) {
+  Compiler* compiler = nullptr;
+  std::string why;
+  try {
+    compiler = &nvrtc_compiler();
+  } catch (const Error& error) {
+    why = error.what();
+  }
+  return build_kernel_with(compiler, why, cache, spec, schedule, source, target, as_ptx, from);
+}
+
+KernelCache::Options cache_options(const RuntimeOptions& options) {
+  return {.directory = options.cache_directory,
+          .disk = options.disk_cache,
+          .lock_seconds = environment_number(Variable::lock_seconds).value_or(60)};
+}
+
+void require_valid(const AttentionSpec& spec) {
+  auto problems = validate(spec);
+  if (problems.empty()) return;
+  std::string message = "the spec is not valid:";
+  for (const auto& problem : problems) message += "\n  " + problem;
+  throw Error(ErrorKind::spec, message);
+}
+
+CompiledKernel compile(const AttentionSpec& spec, const Target& target, const RuntimeOptions& options,
+                       bool as_ptx) {
+  require_valid(spec);
+  CompiledKernel kernel;
+  kernel.schedule = choose_schedule(spec, target);
+  kernel.source = emit(spec, kernel.schedule, target, Backend::device);
+  KernelCache cache(cache_options(options));
+  auto entry = build_kernel(cache, spec, kernel.schedule, kernel.source, target, as_ptx, &kernel.from);
+  kernel.image = entry->compiled.image;
+  kernel.report = entry->compiled.report;
+  return kernel;
+}
+
+}  // namespace tilewright

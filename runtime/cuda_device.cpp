@@ -1,0 +1,225 @@
+#include "codegen/error.h"
+#include "runtime/build.h"
+#include "runtime/device.h"
+#include "runtime/driver.h"
+
+namespace tilewright {
+namespace {
+
+/// A context of one device; retained if it is the primary one.
+class Context {
+ public:
+  explicit Context(CUdevice device) : device_(device) {
+    const Driver& cuda = driver();
+    CUdevice current = -1;
+    check(cuda.context_get_current(&context_), "ask for the current CUDA context");
+    if (context_ && cuda.context_get_device(&current) == CUDA_SUCCESS && current == device_) return;
+    check(cuda.primary_context_retain(&context_, device_), "use the CUDA device");
+    retained_ = true;
+  }
+  ~Context() {
+    if (retained_) driver().primary_context_release(device_);
+  }
+  Context(const Context&) = delete;
+  Context& operator=(const Context&) = delete;
+
+  CUcontext get() const { return context_; }
+
+ private:
+  CUdevice device_;
+  CUcontext context_ = nullptr;
+  bool retained_ = false;
+};
+
+/// Makes a context current for a scope, unless it already is; the caller finds his own afterwards.
+class Current {
+ public:
+  explicit Current(const Context& context) {
+    CUcontext present = nullptr;
+    check(driver().context_get_current(&present), "ask for the current CUDA context");
+    if (present == context.get()) return;
+    check(driver().context_push(context.get()), "make the CUDA context current");
+    pushed_ = true;
+  }
+  ~Current() {
+    CUcontext popped;
+    if (pushed_) driver().context_pop(&popped);
+  }
+  Current(const Current&) = delete;
+  Current& operator=(const Current&) = delete;
+
+ private:
+  bool pushed_ = false;
+};
+
+class CudaExecutable final : public Executable {
+ public:
+  CudaExecutable(std::shared_ptr<const Context> context, const Source& source, const CompiledImage& compiled)
+      : context_(std::move(context)),
+        report_(compiled.report),
+        threads_(source.threads),
+        shared_memory_(source.shared_memory) {
+    Current current(*context_);
+    load(compiled);
+    try {
+      prepare(source);
+    } catch (...) {
+      driver().module_unload(module_);
+      throw;
+    }
+  }
+
+  ~CudaExecutable() override {
+    // At the end of a process the driver may be gone; there is nothing left to unload then.
+    try {
+      Current current(*context_);
+      driver().module_unload(module_);
+    } catch (const Error&) {
+    }
+  }
+
+  void launch(Stream stream, const PreparedLaunch& launch, const ForwardArguments&) const override {
+    Current current(*context_);
+    void* parameters[] = {const_cast<ForwardParameters*>(&launch.parameters)};
+    check(driver().launch(function_, static_cast<unsigned>(launch.plan.grid), 1, 1, threads_, 1, 1,
+                          shared_memory_, static_cast<CUstream>(stream), parameters, nullptr),
+          "launch the kernel");
+  }
+
+  const CompileReport& report() const override { return report_; }
+
+ private:
+  void load(const CompiledImage& compiled) {
+    char log[4096] = "";
+    CUjit_option options[] = {CU_JIT_ERROR_LOG_BUFFER, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES};
+    void* values[] = {log, reinterpret_cast<void*>(sizeof log)};
+    CUresult result = driver().module_load(&module_, compiled.image.c_str(), 2, options, values);
+    if (result == CUDA_SUCCESS) return;
+    if (result == CUDA_ERROR_UNSUPPORTED_PTX_VERSION)
+      throw Error(ErrorKind::environment, "the CUDA driver (" + driver_version_text(driver()) +
+                                              ") is too old for the PTX of " + report_.compiler +
+                                              "; update the driver, or use an older NVRTC");
+    try {
+      check(result, "load the kernel");
+    } catch (const Error& error) {
+      throw Error(ErrorKind::device, std::string(error.what()) + (*log ? "\n" : "") + log);
+    }
+  }
+
+  void prepare(const Source& source) {
+    check(driver().module_function(&function_, module_, source.kernel_name.c_str()),
+          "find the kernel in its module");
+    // 48 KiB is what every kernel may use unasked.
+    if (shared_memory_ > 48 * 1024)
+      check(driver().function_set_attribute(function_, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
+                                            shared_memory_),
+            "reserve the kernel's shared memory");
+    if (report_.registers == 0)  // PTX: the driver is the one that knows
+      check(driver().function_get_attribute(&report_.registers, CU_FUNC_ATTRIBUTE_NUM_REGS, function_),
+            "ask for the kernel's registers");
+  }
+
+  std::shared_ptr<const Context> context_;
+  CompileReport report_;
+  int threads_, shared_memory_;
+  CUmodule module_ = nullptr;
+  CUfunction function_ = nullptr;
+};
+
+class CudaDevice final : public Device {
+ public:
+  CudaDevice(CUdevice device, const TargetChoice& choice)
+      : device_(device), choice_(choice), context_(std::make_shared<const Context>(device)) {}
+
+  bool is_simulator() const override { return false; }
+  const Target& target() const override { return *choice_.target; }
+  bool wants_ptx() const override { return choice_.as_ptx; }
+  Backend backend() const override { return Backend::device; }
+  std::string name() const override {
+    char text[256] = "";
+    check(driver().device_name(text, sizeof text, device_), "ask for the device's name");
+    return text;
+  }
+
+  std::unique_ptr<Executable> load(const AttentionSpec& spec, const Schedule& schedule, const Source& source,
+                                   KernelCache& cache, CacheResult& from) override {
+    auto entry = build_kernel(cache, spec, schedule, source, target(), wants_ptx(), &from);
+    return std::make_unique<CudaExecutable>(context_, source, entry->compiled);
+  }
+
+  void* allocate(size_t bytes) override {
+    Current current(*context_);
+    CUdeviceptr pointer = 0;
+    check(driver().memory_allocate(&pointer, std::max<size_t>(bytes, 1)), "allocate device memory");
+    return reinterpret_cast<void*>(pointer);
+  }
+  void free(void* data) noexcept override {
+    try {
+      Current current(*context_);
+      driver().memory_free(reinterpret_cast<CUdeviceptr>(data));
+    } catch (const Error&) {
+    }
+  }
+  void upload(void* destination, const void* host, size_t bytes) override {
+    synchronize();
+    Current current(*context_);
+    check(driver().copy_to_device(reinterpret_cast<CUdeviceptr>(destination), host, bytes),
+          "copy to the device");
+  }
+  void download(void* host, const void* source, size_t bytes) override {
+    synchronize();
+    Current current(*context_);
+    check(driver().copy_to_host(host, reinterpret_cast<CUdeviceptr>(source), bytes), "copy from the device");
+  }
+  void fill(void* destination, unsigned char value, size_t bytes) override {
+    Current current(*context_);
+    check(driver().fill_bytes(reinterpret_cast<CUdeviceptr>(destination), value, bytes),
+          "fill device memory");
+    synchronize();
+  }
+  void synchronize() override {
+    Current current(*context_);
+    check(driver().context_synchronize(), "finish what was launched");
+  }
+
+ private:
+  CUdevice device_;
+  TargetChoice choice_;
+  std::shared_ptr<const Context> context_;
+};
+
+}  // namespace
+
+bool cuda_device_available(std::string* why) {
+  const Driver* cuda = try_driver(why);
+  if (!cuda) return false;
+  int count = 0;
+  if (cuda->device_count(&count) == CUDA_SUCCESS && count > 0) return true;
+  if (why) *why = "the CUDA driver " + driver_version_text(*cuda) + " sees no device";
+  return false;
+}
+
+std::unique_ptr<Device> make_cuda_device(int ordinal) {
+  std::string why;
+  if (!cuda_device_available(&why)) throw Error(ErrorKind::environment, why);
+  const Driver& cuda = driver();
+  int count = 0;
+  check(cuda.device_count(&count), "count the CUDA devices");
+  if (ordinal < 0 || ordinal >= count)
+    throw Error(ErrorKind::usage, "CUDA device " + std::to_string(ordinal) + " does not exist; there are " +
+                                      std::to_string(count) + ", counted from 0");
+  CUdevice device = 0;
+  int major = 0, minor = 0;
+  check(cuda.device_get(&device, ordinal), "open the CUDA device");
+  check(cuda.device_attribute(&major, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, device),
+        "ask for the device's kind");
+  check(cuda.device_attribute(&minor, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, device),
+        "ask for the device's kind");
+  TargetChoice choice = target_for_device(major, minor);
+  if (!choice.target)
+    throw Error(ErrorKind::environment,
+                "no kernels for CUDA device " + std::to_string(ordinal) + ": " + choice.reason);
+  return std::make_unique<CudaDevice>(device, choice);
+}
+
+}  // namespace tilewright

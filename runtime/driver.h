@@ -1,0 +1,61 @@
+// The CUDA Driver API, by dlopen: the few functions that Tilewright needs, under their versioned names, so
+// that a build with any toolkit's cuda.h runs with any driver from 12.0 on.
+#pragma once
+
+#include <cuda.h>
+
+#include <string>
+
+namespace tilewright {
+
+struct Driver {
+  CUresult (*initialise)(unsigned flags);
+  CUresult (*driver_version)(int* version);
+  CUresult (*error_name)(CUresult, const char** text);
+  CUresult (*error_string)(CUresult, const char** text);
+
+  CUresult (*device_count)(int* count);
+  CUresult (*device_get)(CUdevice* device, int ordinal);
+  CUresult (*device_name)(char* name, int length, CUdevice device);
+  CUresult (*device_attribute)(int* value, CUdevice_attribute attribute, CUdevice device);
+
+  CUresult (*primary_context_retain)(CUcontext* context, CUdevice device);
+  CUresult (*primary_context_release)(CUdevice device);
+  CUresult (*context_get_current)(CUcontext* context);
+  CUresult (*context_get_device)(CUdevice* device);
+  CUresult (*context_push)(CUcontext context);
+  CUresult (*context_pop)(CUcontext* context);
+  CUresult (*context_synchronize)();
+
+  CUresult (*module_load)(CUmodule* module, const void* image, unsigned option_count, CUjit_option* options,
+                          void** values);
+  CUresult (*module_unload)(CUmodule module);
+  CUresult (*module_function)(CUfunction* function, CUmodule module, const char* name);
+  CUresult (*function_set_attribute)(CUfunction function, CUfunction_attribute attribute, int value);
+  CUresult (*function_get_attribute)(int* value, CUfunction_attribute attribute, CUfunction function);
+  CUresult (*launch)(CUfunction function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x,
+                     unsigned block_y, unsigned block_z, unsigned shared_memory, CUstream stream,
+                     void** parameters, void** extra);
+
+  CUresult (*memory_allocate)(CUdeviceptr* pointer, size_t bytes);
+  CUresult (*memory_free)(CUdeviceptr pointer);
+  CUresult (*copy_to_device)(CUdeviceptr destination, const void* source, size_t bytes);
+  CUresult (*copy_to_host)(void* destination, CUdeviceptr source, size_t bytes);
+  CUresult (*fill_bytes)(CUdeviceptr destination, unsigned char value, size_t count);
+
+  std::string path;  // of the library
+};
+
+/// Loads and initialises the driver on first use. Throws Error(environment) with what was tried.
+const Driver& driver();
+
+/// Null instead of an error: no driver, or one that does not start; `why` says so.
+const Driver* try_driver(std::string* why = nullptr);
+
+/// "13.0" for 13000.
+std::string driver_version_text(const Driver& driver);
+
+/// Throws Error(device) with the driver's name and text of the error, unless `result` is success.
+void check(CUresult result, const char* action);
+
+}  // namespace tilewright

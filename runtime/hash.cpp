@@ -1,0 +1,23 @@
+#include "runtime/hash.h"
+
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+namespace tilewright {
+
+std::string hash_hex(std::string_view bytes) {
+  XXH128_hash_t hash = XXH3_128bits(bytes.data(), bytes.size());
+  static const char digits[] = "0123456789abcdef";
+  std::string text(32, '0');
+  for (int i = 0; i < 16; ++i) {
+    text[15 - i] = digits[(hash.high64 >> (4 * i)) & 15];
+    text[31 - i] = digits[(hash.low64 >> (4 * i)) & 15];
+  }
+  return text;
+}
+
+uint64_t hash64(std::string_view bytes) {
+  return XXH3_64bits(bytes.data(), bytes.size());
+}
+
+}  // namespace tilewright

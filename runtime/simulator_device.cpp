@@ -1,0 +1,116 @@
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <new>
+
+#include "codegen/error.h"
+#include "runtime/device.h"
+#include "simulator/host_kernel.h"
+#include "simulator/simulator.h"
+
+namespace tilewright {
+namespace {
+
+constexpr std::align_val_t buffer_alignment{256};
+
+class SimulatorExecutable final : public Executable {
+ public:
+  SimulatorExecutable(AttentionSpec spec, const Source& source, HostKernel kernel,
+                      const SimulatorOptions& options)
+      : spec_(std::move(spec)),
+        kernel_(std::move(kernel)),
+        options_(options),
+        kernel_name_(source.kernel_name),
+        threads_(source.threads),
+        shared_memory_(source.shared_memory) {
+    report_.compiler = kernel_.compiler;
+    report_.command = kernel_.command;
+    report_.milliseconds = kernel_.milliseconds;
+    report_.shared_memory = source.shared_memory;
+  }
+
+  void launch(Stream, const PreparedLaunch& launch, const ForwardArguments& arguments) const override {
+    simulator::Launch run;
+    run.kernel_name = kernel_name_;
+    run.thunk = kernel_.thunk;
+    run.bind = kernel_.bind;
+    run.parameters = &launch.parameters;
+    run.grid = launch.plan.grid;
+    run.threads = threads_;
+    run.shared_memory = shared_memory_;
+    run.seed = options_.seed;
+    run.check_races = options_.check_races;
+    add_buffer(run, "q", arguments.q, false);
+    add_buffer(run, "k", arguments.k, false);
+    add_buffer(run, "v", arguments.v, false);
+    add_buffer(run, "out", arguments.out, true);
+    if (arguments.lse) add_buffer(run, "lse", *arguments.lse, true);
+    simulator::Report report = simulator::run(run);
+    if (!report.ok) throw Error(ErrorKind::device, "the simulator found a fault: " + report.message);
+  }
+
+  const CompileReport& report() const override { return report_; }
+
+ private:
+  /// Exactly the bytes of the view, so that one element too far is a fault.
+  void add_buffer(simulator::Launch& run, const char* name, const TensorView& view, bool output) const {
+    int64_t strides[4];
+    effective_strides(spec_, view, strides);
+    run.buffers.push_back({.data = view.data,
+                           .bytes = static_cast<size_t>(span_bytes(view, strides)),
+                           .name = name,
+                           .writable = output,
+                           .initialised = !output});
+  }
+
+  AttentionSpec spec_;
+  HostKernel kernel_;
+  SimulatorOptions options_;
+  std::string kernel_name_;
+  int threads_, shared_memory_;
+  CompileReport report_;
+};
+
+class SimulatorDevice final : public Device {
+ public:
+  SimulatorDevice(const SimulatorOptions& options, const Target& target)
+      : options_(options), target_(target) {}
+
+  bool is_simulator() const override { return true; }
+  const Target& target() const override { return target_; }
+  std::string name() const override { return "simulator of " + std::string(target_.name); }
+  Backend backend() const override { return Backend::simulator; }
+
+  // Host code is not kept on disk: it is made in milliseconds, and lives in this process alone.
+  std::unique_ptr<Executable> load(const AttentionSpec& spec, const Schedule&, const Source& source,
+                                   KernelCache&, CacheResult& from) override {
+    from = CacheResult::compiled;
+    return std::make_unique<SimulatorExecutable>(spec, source, build_host_kernel(source, options_.compiler),
+                                                 options_);
+  }
+
+  void* allocate(size_t bytes) override {
+    return ::operator new(std::max<size_t>(bytes, 1), buffer_alignment);
+  }
+  void free(void* data) noexcept override { ::operator delete(data, buffer_alignment); }
+  void upload(void* destination, const void* host, size_t bytes) override {
+    std::memcpy(destination, host, bytes);
+  }
+  void download(void* host, const void* source, size_t bytes) override { std::memcpy(host, source, bytes); }
+  void fill(void* destination, unsigned char value, size_t bytes) override {
+    std::memset(destination, value, bytes);
+  }
+  void synchronize() override {}
+
+ private:
+  SimulatorOptions options_;
+  const Target& target_;
+};
+
+}  // namespace
+
+std::unique_ptr<Device> make_simulator_device(const SimulatorOptions& options, const std::string& target) {
+  return std::make_unique<SimulatorDevice>(options, target_by_name(target));
+}
+
+}  // namespace tilewright
