@@ -2,7 +2,8 @@
 
 #if defined(__clang__)
 #define __global__ __attribute__((global))
-#define __device__ __attribute__((device))
+// Host functions too: clang evaluates the constants of a source on the host's side.
+#define __device__ __attribute__((host)) __attribute__((device))
 #define __shared__ __attribute__((shared))
 #define __forceinline__ inline __attribute__((always_inline))
 #define __launch_bounds__(...) __attribute__((launch_bounds(__VA_ARGS__)))
