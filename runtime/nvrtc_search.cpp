@@ -97,7 +97,8 @@ std::vector<fs::path> candidate_directories(const std::vector<fs::path>& objects
     if (!toolkit.empty())
       for (const char* below : {"lib64", "targets/x86_64-linux/lib"})
         directories.push_back(fs::path(toolkit) / below);
-  for (const auto& directory : own_directories()) directories.push_back(directory / "cuda/lib");
+  for (const auto& directory : own_directories())
+    for (const char* below : {"cuda/lib", "../lib/cuda/lib"}) directories.push_back(directory / below);
   for (const auto& packages : package_directories(objects))
     for (const char* wheel : {"nvidia/cu13/lib", "nvidia/cuda_nvrtc/lib"})
       directories.push_back(packages / wheel);

@@ -1,0 +1,258 @@
+#include <tilewright/tilewright.h>
+
+#include <exception>
+#include <iterator>
+#include <new>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "runtime/include/tilewright/tilewright.hpp"
+
+using namespace tilewright;
+
+struct tw_runtime {
+  explicit tw_runtime(const RuntimeOptions& options) : runtime(options) {}
+  Runtime runtime;
+  std::string info;
+};
+
+struct tw_kernel {
+  std::shared_ptr<const Kernel> kernel;
+  std::string info;
+};
+
+namespace {
+
+struct LastError {
+  tw_status status = TW_OK;
+  std::string message;
+};
+thread_local LastError last_error;
+
+tw_status fail(tw_status status, const char* message) {
+  last_error.status = status;
+  try {
+    last_error.message = message;
+  } catch (const std::bad_alloc&) {
+    last_error.message.clear();  // keeps the status at least
+  }
+  return status;
+}
+
+tw_status status_of(ErrorKind kind) {
+  switch (kind) {
+    case ErrorKind::usage:
+      return TW_ERROR_USAGE;
+    case ErrorKind::spec:
+      return TW_ERROR_SPEC;
+    case ErrorKind::environment:
+      return TW_ERROR_ENVIRONMENT;
+    case ErrorKind::compile:
+      return TW_ERROR_COMPILE;
+    case ErrorKind::device:
+      return TW_ERROR_DEVICE;
+    case ErrorKind::internal:
+      return TW_ERROR_INTERNAL;
+  }
+  return TW_ERROR_INTERNAL;
+}
+
+/// Runs what may throw; no exception passes.
+template <typename Action>
+tw_status guarded(const Action& action) noexcept {
+  try {
+    action();
+    return TW_OK;
+  } catch (const Error& error) {
+    return fail(status_of(error.kind()), error.what());
+  } catch (const std::bad_alloc&) {
+    return fail(TW_ERROR_ENVIRONMENT, "out of memory");
+  } catch (const std::exception& error) {
+    return fail(TW_ERROR_INTERNAL, error.what());
+  } catch (...) {
+    return fail(TW_ERROR_INTERNAL, "an unknown exception");
+  }
+}
+
+void require(const void* pointer, const char* what) {
+  if (!pointer) throw Error(ErrorKind::usage, std::string(what) + " is null");
+}
+
+RuntimeOptions options_of(const tw_options* given) {
+  RuntimeOptions options;
+  if (!given) return options;
+  if (given->size != sizeof(tw_options))
+    throw Error(ErrorKind::usage, "tw_options.size is " + std::to_string(given->size) + ", expected " +
+                                      std::to_string(sizeof(tw_options)) + ": fill it with tw_options_init");
+  if (given->device < TW_DEVICE_AUTOMATIC || given->device > TW_DEVICE_SIMULATOR)
+    throw Error(ErrorKind::usage,
+                "tw_options.device is " + std::to_string(given->device) + ", expected 0 to 2");
+  if (given->simulator_compiler < TW_SIMULATOR_COMPILER_AUTOMATIC ||
+      given->simulator_compiler > TW_SIMULATOR_COMPILER_SYSTEM)
+    throw Error(ErrorKind::usage, "tw_options.simulator_compiler is " +
+                                      std::to_string(given->simulator_compiler) + ", expected 0 to 2");
+  options.device.kind = static_cast<DeviceChoice::Kind>(given->device);
+  options.device.ordinal = given->ordinal;
+  if (given->cache_directory) options.cache_directory = given->cache_directory;
+  options.disk_cache = given->disk_cache != 0;
+  options.simulator.compiler = static_cast<SimulatorCompiler>(given->simulator_compiler);
+  options.simulator.seed = given->simulator_seed;
+  options.simulator.check_races = given->simulator_check_races != 0;
+  if (given->simulated_target) options.simulated_target = given->simulated_target;
+  return options;
+}
+
+TensorView view_of(const tw_tensor* tensor, const char* name) {
+  require(tensor, name);
+  if (tensor->rank < 0 || tensor->rank > 4)
+    throw Error(ErrorKind::usage,
+                std::string(name) + " has " + std::to_string(tensor->rank) + " dimensions, expected 3 or 4");
+  if (tensor->dtype < TW_FP16 || tensor->dtype > TW_FP32)
+    throw Error(ErrorKind::usage,
+                std::string(name) + " has dtype " + std::to_string(tensor->dtype) + ", expected 0 to 4");
+  return {.data = tensor->data,
+          .dtype = static_cast<DataType>(tensor->dtype),
+          .shape = {tensor->shape, tensor->shape + tensor->rank},
+          .strides = {tensor->strides, tensor->strides + tensor->rank}};
+}
+
+std::string runtime_info(const Runtime& runtime) {
+  nlohmann::ordered_json json = {
+      {"version", version()},
+      {"device", runtime.device_name()},
+      {"simulator", runtime.is_simulator()},
+      {"target", runtime.target().name},
+      {"generation", runtime.target().generation},
+  };
+  return json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace);
+}
+
+std::string kernel_info(const Kernel& kernel, CacheResult from) {
+  const AttentionSpec& spec = kernel.spec();
+  const CompileReport& report = kernel.report();
+  const char* origins[] = {"memory", "disk", "compiled"};
+  nlohmann::ordered_json json = {
+      {"spec", canonical_form(spec)},
+      {"target", kernel.target().name},
+      {"schedule", describe(kernel.schedule())},
+      {"from", origins[static_cast<int>(from)]},
+      {"compiler", report.compiler},
+      {"command", report.command},
+      {"compile_ms", report.milliseconds},
+      {"registers", report.registers},
+      {"spill_bytes", report.spill_bytes},
+      {"shared_memory", report.shared_memory},
+      {"threads", kernel.source().threads},
+      {"notes", report.notes},
+      {"lse", spec.lse},
+      {"softmax_scale_at_launch", spec.softmax_scale_at_launch},
+      {"head_dim_qk", spec.head_dim.qk},
+      {"head_dim_v", spec.head_dim.v},
+      {"gqa_ratio", spec.gqa_ratio},
+      {"dtype_q", name_of(spec.dtype.q)},
+      {"dtype_kv", name_of(spec.dtype.kv)},
+      {"dtype_out", name_of(spec.dtype.out)},
+      {"layout", name_of(spec.layout)},
+  };
+  return json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace);
+}
+
+}  // namespace
+
+extern "C" {
+
+const char* tw_version(void) {
+  static const std::string text(version());
+  return text.c_str();
+}
+
+const char* tw_last_error(void) {
+  return last_error.message.c_str();
+}
+tw_status tw_last_error_status(void) {
+  return last_error.status;
+}
+
+void tw_options_init(tw_options* options) {
+  if (!options) return;
+  *options = tw_options{};
+  options->size = sizeof(tw_options);
+  options->disk_cache = 1;
+  options->simulator_check_races = 1;
+}
+
+tw_status tw_runtime_create(const tw_options* options, tw_runtime** runtime) {
+  return guarded([&] {
+    require(runtime, "runtime");
+    *runtime = nullptr;
+    auto created = std::make_unique<tw_runtime>(options_of(options));
+    created->info = runtime_info(created->runtime);
+    *runtime = created.release();
+  });
+}
+
+void tw_runtime_destroy(tw_runtime* runtime) {
+  delete runtime;
+}
+
+const char* tw_runtime_info(const tw_runtime* runtime) {
+  return runtime ? runtime->info.c_str() : "";
+}
+
+tw_status tw_kernel_create(tw_runtime* runtime, const char* spec, const char* file, tw_kernel** kernel) {
+  return guarded([&] {
+    require(kernel, "kernel");
+    *kernel = nullptr;
+    require(runtime, "runtime");
+    require(spec, "spec");
+    auto created = std::make_unique<tw_kernel>();
+    CacheResult from;
+    created->kernel = runtime->runtime.kernel(parse_spec(spec, file ? file : "spec"), &from);
+    created->info = kernel_info(*created->kernel, from);
+    *kernel = created.release();
+  });
+}
+
+void tw_kernel_destroy(tw_kernel* kernel) {
+  delete kernel;
+}
+
+const char* tw_kernel_info(const tw_kernel* kernel) {
+  return kernel ? kernel->info.c_str() : "";
+}
+
+const char* tw_kernel_source(const tw_kernel* kernel) {
+  return kernel ? kernel->kernel->source().text.c_str() : "";
+}
+
+tw_status tw_launch(const tw_kernel* kernel, void* stream, const tw_tensor* q, const tw_tensor* k,
+                    const tw_tensor* v, const tw_tensor* out, const tw_tensor* lse,
+                    const double* softmax_scale) {
+  return guarded([&] {
+    require(kernel, "kernel");
+    ForwardArguments arguments{
+        .q = view_of(q, "q"), .k = view_of(k, "k"), .v = view_of(v, "v"), .out = view_of(out, "out")};
+    if (lse) arguments.lse = view_of(lse, "lse");
+    if (softmax_scale) arguments.softmax_scale = *softmax_scale;
+    kernel->kernel->launch(stream, arguments);
+  });
+}
+
+tw_status tw_supports(const char* spec, const char* file, const char* target, int* supported) {
+  return guarded([&] {
+    require(supported, "supported");
+    *supported = 0;
+    require(spec, "spec");
+    require(target, "target");
+    const auto reasons = unsupported_because(parse_spec(spec, file ? file : "spec"), target_by_name(target));
+    if (reasons.empty()) {
+      *supported = 1;
+      return;
+    }
+    std::string text;
+    for (const auto& reason : reasons) text += (text.empty() ? "" : "\n") + reason;
+    fail(TW_ERROR_SPEC, text.c_str());
+  });
+}
+
+}  // extern "C"
