@@ -5,8 +5,8 @@
 #
 #   scripts/gpu_round.sh FOLDER [options of bench/peers.py]
 #
-# FOLDER receives environment.txt, test_gpu.txt, first_light.txt, peers.txt and peers.json. Each step has a time limit
-# (TEST_SECONDS, PEERS_SECONDS), and each runs whatever became of the one before. Exit code: 0 if all passed.
+# FOLDER receives environment.txt, test_gpu.txt, test_torch.txt, first_light.txt, peers.txt and peers.json. Each step has a
+# time limit (TEST_SECONDS, PEERS_SECONDS), and each runs whatever became of the one before. Exit code: 0 if all passed.
 set -uo pipefail
 cd "$(dirname "$0")/.."
 
@@ -29,6 +29,7 @@ step() {
 
 step 60 environment build/tilewright doctor
 step "${TEST_SECONDS:-240}" test_gpu build/test_gpu --gtest_brief=1
+step 120 test_torch python3 tests/python/test_torch.py
 step 120 first_light scripts/first_light.sh
 step "${PEERS_SECONDS:-300}" peers python3 bench/peers.py --out "$folder/peers.json" "$@"
 

@@ -60,7 +60,7 @@ fi
 
 if [ "${TILEWRIGHT_LLVM:-auto}" != off ]; then
   # clang-19 and its runtime build the fuzz target; the two -dev packages are the plugin's.
-  needed=$(missing llvm-19-dev libclang-19-dev clang-19=clang-19 libclang-rt-19-dev zlib1g-dev libzstd-dev)
+  needed=$(missing llvm-19-dev libclang-19-dev clang-19=clang-19 libclang-rt-19-dev)
   if [ -n "$needed" ] && ! apt_install $needed; then
     say "warning: LLVM 19 could not be installed; building without the LLVM plugin (the simulator uses g++)"
   fi

@@ -5,7 +5,7 @@
 See attention(), Runtime and Kernel. Neither torch nor NumPy is imported before a tensor of theirs is passed.
 """
 
-from .attention import attention
+from .functional import attention
 from .errors import CompileError, DeviceError, InternalError, SetupError, SpecError, TilewrightError, UsageError
 from .library import library
 from .runtime import Kernel, Runtime
