@@ -16,8 +16,8 @@ HostKernel build_with_plugin(LlvmPlugin& plugin, const Source& source) {
   return kernel;
 }
 
-HostKernel build_with_system_compiler(const Source& source, bool keep_source) {
-  SystemCompilerResult result = compile_with_system_compiler(source, keep_source);
+HostKernel build_with_system_compiler(const Source& source) {
+  SystemCompilerResult result = compile_with_system_compiler(source);
   HostKernel kernel;
   kernel.code = std::move(result.code);
   kernel.compiler = std::move(result.compiler);
@@ -36,7 +36,7 @@ EntryPoint entry_point(HostKernel& kernel, const std::string& name) {
 
 }  // namespace
 
-HostKernel build_host_kernel(const Source& source, SimulatorCompiler compiler, bool keep_source) {
+HostKernel build_host_kernel(const Source& source, SimulatorCompiler compiler) {
   const auto start = std::chrono::steady_clock::now();
   std::string why;
   LlvmPlugin* plugin = compiler == SimulatorCompiler::system ? nullptr : llvm_plugin(&why);
@@ -44,8 +44,7 @@ HostKernel build_host_kernel(const Source& source, SimulatorCompiler compiler, b
     throw Error(ErrorKind::environment,
                 "the simulator's compiler is to be LLVM, but its plugin cannot be loaded: " + why);
   }
-  HostKernel kernel =
-      plugin ? build_with_plugin(*plugin, source) : build_with_system_compiler(source, keep_source);
+  HostKernel kernel = plugin ? build_with_plugin(*plugin, source) : build_with_system_compiler(source);
   kernel.thunk = entry_point(kernel, source.kernel_name + "_thunk");
   kernel.bind = entry_point(kernel, source.kernel_name + "_bind");
   kernel.milliseconds =

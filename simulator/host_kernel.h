@@ -18,14 +18,14 @@ struct HostKernel {
   void (*bind)(const void*) = nullptr;
   std::string compiler;     // "clang 19.1.7", "system C++ compiler (c++)"
   std::string command;      // options, as one would type them
-  std::string source_path;  // where the source lies on disk; empty if it does not
+  std::string source_path;  // where the source lies while the kernel lives; empty: nowhere
   double milliseconds = 0;
 };
 
-/// `automatic`: the LLVM plugin if it loads, else the system compiler. With `keep_source` the system
-/// compiler's source and shared object stay on disk, for a debugger. Throws CompileError with the log;
+/// `automatic`: the LLVM plugin if it loads, else the system compiler. The system compiler's source and
+/// shared object lie on disk while the kernel lives, for a debugger. Throws CompileError with the log;
 /// Error(environment) if the compiler asked for is missing; Error(internal) if the code lacks
 /// `<kernel>_thunk` or `<kernel>_bind`.
-HostKernel build_host_kernel(const Source& source, SimulatorCompiler compiler, bool keep_source = false);
+HostKernel build_host_kernel(const Source& source, SimulatorCompiler compiler);
 
 }  // namespace tilewright

@@ -16,6 +16,8 @@ const char* name_of(Primitive primitive) {
       return "warp_barrier";
     case Primitive::shuffle_xor:
       return "shuffle_xor";
+    case Primitive::warp_any:
+      return "warp_any";
     case Primitive::shared_load:
       return "shared_load";
     case Primitive::shared_store:

@@ -12,6 +12,7 @@ enum class Primitive : uint8_t {
   block_barrier,
   warp_barrier,
   shuffle_xor,
+  warp_any,
   shared_load,
   shared_store,
   load_matrix_x4,

@@ -44,6 +44,19 @@ unsigned shuffle_xor(unsigned value, int lane_mask, int site) {
   return operands.result;
 }
 
+int warp_any(int predicate, int site) {
+  struct Operands {
+    int predicate;
+    int result;
+  } operands{predicate, 0};
+  Block::current().collective({Primitive::warp_any, site}, operands, [](Operands* const lanes[32]) {
+    int any = 0;
+    for (int lane = 0; lane < 32; ++lane) any |= lanes[lane]->predicate != 0;
+    for (int lane = 0; lane < 32; ++lane) lanes[lane]->result = any;
+  });
+  return operands.result;
+}
+
 // --- shared memory
 
 void check_size(Block& block, int bytes, int smallest, Place place) {
@@ -253,12 +266,15 @@ float log2_of(float value) {
 
 }  // namespace
 
+// A primitive without an emulation would be a null pointer that generated code calls.
+#pragma GCC diagnostic error "-Wmissing-field-initializers"
 const SimulatorInterface simulator_interface = {
     .thread_index = thread_index,
     .block_index = block_index,
     .block_barrier = block_barrier,
     .warp_barrier = warp_barrier,
     .shuffle_xor = shuffle_xor,
+    .warp_any = warp_any,
     .shared_load = shared_load,
     .shared_store = shared_store,
     .load_matrix_x4 = load_matrix,

@@ -23,16 +23,20 @@ extern char** environ;
 namespace tilewright {
 namespace {
 
+// Source and shared object stay on disk as long as the code is loaded: a debugger reads both.
 class SharedObject : public HostCode {
  public:
-  explicit SharedObject(const std::string& path) : handle_(dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL)) {
-    if (!handle_)
+  SharedObject(std::unique_ptr<ScratchDirectory> directory, const std::string& file)
+      : directory_(std::move(directory)), handle_(dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL)) {
+    if (!handle_) {
       throw Error(ErrorKind::environment, std::string("cannot load compiled host code: ") + dlerror());
+    }
   }
   ~SharedObject() override { dlclose(handle_); }
   void* symbol(const std::string& name) override { return dlsym(handle_, name.c_str()); }
 
  private:
+  std::unique_ptr<ScratchDirectory> directory_;
   void* handle_;
 };
 
@@ -81,29 +85,33 @@ int run_program(const std::vector<std::string>& words, const std::string& output
 
 }  // namespace
 
-SystemCompilerResult compile_with_system_compiler(const Source& source, bool keep) {
-  ScratchDirectory directory;
+SystemCompilerResult compile_with_system_compiler(const Source& source) {
+  auto directory = std::make_unique<ScratchDirectory>();
   // The file ends in .cpp whatever the source calls itself: the suffix tells the compiler the language.
   const std::string stem = std::filesystem::path(source.file_name).stem().string();
-  const std::string source_path = directory.write(stem + ".cpp", source.text);
-  const std::string object = directory.path() + "/" + stem + ".so";
-  const std::string log = directory.path() + "/compiler.log";
+  const std::string source_path = directory->write(stem + ".cpp", source.text);
+  const std::string object = directory->path() + "/" + stem + ".so";
+  const std::string log = directory->path() + "/compiler.log";
   std::vector<std::string> words = compiler_words();
   const std::string name = words[0];
-  for (const char* option : {"-std=c++20", "-O1", "-g", "-shared", "-fPIC", "-w", "-o"})
+  for (const char* option : {"-std=c++20", "-O1", "-g", "-shared", "-fPIC", "-w", "-o"}) {
     words.push_back(option);
+  }
   words.push_back(object);
   words.push_back(source_path);
   if (run_program(words, log) != 0) {
-    directory.keep();
+    directory->keep();
     const std::string text = read_file(log);
     throw CompileError("the system C++ compiler \"" + name + "\" refused the generated source " +
                            source_path + ":\n" + text.substr(0, 2000),
                        text, join(words), source_path);
   }
-  if (keep) directory.keep();
-  return {std::make_unique<SharedObject>(object), "system C++ compiler (" + name + ")", join(words),
-          keep ? source_path : ""};
+  SystemCompilerResult result;
+  result.compiler = "system C++ compiler (" + name + ")";
+  result.command = join(words);
+  result.source_path = source_path;
+  result.code = std::make_unique<SharedObject>(std::move(directory), object);
+  return result;
 }
 
 }  // namespace tilewright

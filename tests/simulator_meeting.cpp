@@ -29,6 +29,17 @@ TEST(Shuffle, BadMask) {
                {"shuffle_xor at line 4", "lane mask 32"});
 }
 
+TEST(WarpAny, OneLaneIsEnough) {
+  expect_ok(run_body(
+      [](const SimulatorInterface& simulator) {
+        const int thread = simulator.thread_index();
+        EXPECT_EQ(simulator.warp_any(thread == 45, 1), thread >= 32);
+        EXPECT_EQ(simulator.warp_any(thread < 0, 2), 0);
+        EXPECT_EQ(simulator.warp_any(-1, 3), 1);
+      },
+      {.warps = 2}));
+}
+
 TEST(Divergence, ShuffleUnderABranch) {
   const Report report = run_body([](const SimulatorInterface& simulator) {
     if (simulator.thread_index() % 2 == 1) simulator.shuffle_xor(1, 4, 10);
