@@ -16,6 +16,10 @@ Block& Block::current() {
   return *current_block;
 }
 
+bool Block::on_fiber() {
+  return current_block != nullptr;
+}
+
 Block::Block(const Launch& launch, GlobalMemory& global)
     : launch_(launch),
       global_(global),
@@ -242,6 +246,16 @@ void Block::fail_stuck() {
       text += fmt::format("\n  warp {}: {}", warp, describe_warp(warp));
     }
     return text;
+  });
+}
+
+void Block::fail_crashed(int signal, const void* address) {
+  fail(Place(), [&] {
+    const auto below = stacks_.end_of(running_) - static_cast<const std::byte*>(address);
+    const auto stack = static_cast<ptrdiff_t>(FiberStacks::stack_bytes);
+    const bool overflow = below > stack - 8192 && below < stack + 8192;
+    return fmt::format("crashed with {} at address {}{}", sigabbrev_np(signal), fmt::ptr(address),
+                       overflow ? fmt::format(": its stack of {} KiB is full", stack >> 10) : "");
   });
 }
 

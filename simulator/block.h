@@ -42,6 +42,7 @@ class Block {
 
   /// The block whose fiber runs on this OS thread.
   static Block& current();
+  static bool on_fiber();
   int thread() const { return running_; }
   int64_t index() const { return index_; }
   std::byte* shared() { return shared_.data(); }
@@ -69,6 +70,11 @@ class Block {
     execute(typed);
     depart();
   }
+
+  /// One past the running fiber's stack.
+  std::byte* stack_end() const { return stacks_.end_of(running_); }
+  /// The running fiber has raised a signal.
+  [[noreturn]] void fail_crashed(int signal, const void* address);
 
   /// Ends the launch with a fault of the running thread, or of `thread`. `describe` gives the text; nothing
   /// else of the caller's frame is destroyed: control never comes back to the fiber.

@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include "simulator/block.h"
+#include "simulator/crash_guard.h"
 #include "simulator/interface.h"
 #include "simulator/simulator.h"
 
@@ -51,6 +52,7 @@ class Workers {
  private:
   void work() {
     try {
+      const CrashGuard guard;
       Block block(launch_, global_);
       while (!stop_) {
         const int64_t index = next_++;

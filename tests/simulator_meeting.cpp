@@ -1,5 +1,7 @@
 // Where threads meet: shuffles, barriers, and what happens when some do not come.
 #include <gtest/gtest.h>
+#include <signal.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <set>
@@ -170,6 +172,56 @@ TEST(WarpBarrier, BadMasks) {
                  simulator.warp_barrier(odd ? all_lanes : 0x55555555, odd ? 6 : 7);
                }),
                {"line 6", "mask 0xffffffff overlaps with mask 0x55555555 of lane 0", "line 7"});
+}
+
+// --- crashes
+
+void write_to(uintptr_t address) {
+  volatile uintptr_t hidden = address;  // from the compiler, which would warn
+  *reinterpret_cast<int*>(hidden) = 1;
+}
+
+int recurse(int depth) {
+  volatile char frame[1024] = {};
+  return depth == 0 ? frame[0] : recurse(depth - 1) + frame[1];
+}
+
+TEST(Crash, IsAReport) {
+  struct Crash {
+    void (*body)();
+    const char* message;
+  };
+  const Crash crashes[] = {
+      {[] { write_to(16); }, "crashed with SEGV at address 0x10"},
+      {[] { recurse(1000); }, "its stack of 256 KiB is full"},
+      {[] { __builtin_trap(); }, "crashed with ILL"},
+      {[] {
+         volatile int zero = 0;
+         zero = 7 / zero;
+       },
+       "crashed with FPE"},
+  };
+  for (const Crash& crash : crashes) {
+    expect_fault(run_body(
+                     [&](const SimulatorInterface& simulator) {
+                       simulator.block_barrier(1);
+                       if (simulator.block_index() == 2 && simulator.thread_index() == 37) crash.body();
+                     },
+                     {.warps = 2, .grid = 4, .os_threads = 2}),
+                 {"block 2, warp 1 lane 5: ", crash.message});
+  }
+}
+
+TEST(CrashDeathTest, OthersKeepTheirHandlers) {
+  EXPECT_EXIT(
+      {
+        struct sigaction action = {};
+        action.sa_handler = [](int) { _exit(42); };
+        sigaction(SIGSEGV, &action, nullptr);
+        run_body([](const SimulatorInterface&) {});
+        write_to(16);
+      },
+      testing::ExitedWithCode(42), "");
 }
 
 // --- blocks
