@@ -17,12 +17,7 @@ class SimulatorExecutable final : public Executable {
  public:
   SimulatorExecutable(AttentionSpec spec, const Source& source, HostKernel kernel,
                       const SimulatorOptions& options)
-      : spec_(std::move(spec)),
-        kernel_(std::move(kernel)),
-        options_(options),
-        kernel_name_(source.kernel_name),
-        threads_(source.threads),
-        shared_memory_(source.shared_memory) {
+      : spec_(std::move(spec)), kernel_(std::move(kernel)), options_(options), source_(source) {
     report_.compiler = kernel_.compiler;
     report_.command = kernel_.command;
     report_.milliseconds = kernel_.milliseconds;
@@ -31,13 +26,13 @@ class SimulatorExecutable final : public Executable {
 
   void launch(Stream, const PreparedLaunch& launch, const ForwardArguments& arguments) const override {
     simulator::Launch run;
-    run.kernel_name = kernel_name_;
+    run.kernel_name = source_.kernel_name;
     run.thunk = kernel_.thunk;
     run.bind = kernel_.bind;
     run.parameters = &launch.parameters;
     run.grid = launch.plan.grid;
-    run.threads = threads_;
-    run.shared_memory = shared_memory_;
+    run.threads = source_.threads;
+    run.shared_memory = source_.shared_memory;
     run.seed = options_.seed;
     run.check_races = options_.check_races;
     add_buffer(run, "q", arguments.q, false);
@@ -46,7 +41,9 @@ class SimulatorExecutable final : public Executable {
     add_buffer(run, "out", arguments.out, true);
     if (arguments.lse) add_buffer(run, "lse", *arguments.lse, true);
     simulator::Report report = simulator::run(run);
-    if (!report.ok) throw Error(ErrorKind::device, "the simulator found a fault: " + report.message);
+    if (!report.ok)
+      throw Error(ErrorKind::device,
+                  "the simulator found a fault: " + simulator::with_source_line(report, source_.text));
   }
 
   const CompileReport& report() const override { return report_; }
@@ -66,8 +63,7 @@ class SimulatorExecutable final : public Executable {
   AttentionSpec spec_;
   HostKernel kernel_;
   SimulatorOptions options_;
-  std::string kernel_name_;
-  int threads_, shared_memory_;
+  Source source_;
   CompileReport report_;
 };
 
