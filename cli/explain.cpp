@@ -1,0 +1,176 @@
+// tilewright explain: the schedule and why, what a block takes, and what a launch computes and moves.
+#include <fmt/format.h>
+
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "cli/choices.h"
+#include "cli/command.h"
+#include "cli/output.h"
+#include "codegen/io_model.h"
+#include "tilewright/tilewright.hpp"
+
+namespace tilewright::cli {
+namespace {
+
+struct Options {
+  std::string file;
+  std::string target;
+  ShapeOptions shape;
+  bool no_compile = false;
+  bool json = false;
+};
+
+struct Explanation {
+  AttentionSpec spec;
+  const Target& target;
+  Schedule schedule;
+  Resources resources;
+  LaunchShape shape;
+  LaunchPlan plan;
+  IoModel model;
+  std::optional<CompileReport> measured;
+  std::string not_measured;  // why
+};
+
+Explanation explain(const Options& options) {
+  AttentionSpec spec = load_spec(options.file);
+  const Target& target = chosen_target(options.target);
+  Schedule schedule = choose_schedule(spec, target);
+  LaunchShape shape = options.shape.shape(spec);
+  Explanation result{spec,
+                     target,
+                     schedule,
+                     resources(spec, schedule, target),
+                     shape,
+                     plan_launch(spec, schedule, shape),
+                     model_io(spec, schedule, shape),
+                     std::nullopt,
+                     "--no-compile"};
+  if (options.no_compile) return result;
+  try {
+    result.measured = compile(spec, target).report;
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::environment) throw;
+    result.not_measured = error.what();
+  }
+  return result;
+}
+
+int warps_per_sm(const Explanation& e) {
+  return e.resources.blocks_per_sm * e.schedule.warps;
+}
+
+std::string registers_text(const Explanation& e) {
+  std::string text =
+      fmt::format("{} per thread for output, scores and Q fragments", e.resources.accumulator_registers);
+  if (!e.measured) return text + "; not measured: " + e.not_measured;
+  return text + fmt::format("; {} in all and {} bytes spilled, says {}", e.measured->registers,
+                            e.measured->spill_bytes, e.measured->compiler);
+}
+
+void print_text(const Options& options, const Explanation& e) {
+  const TileCounts& tiles = e.model.tiles;
+  const Work& work = e.model.work;
+  const Traffic& traffic = e.model.traffic;
+  print_field("spec", title_of(e.spec, options.file));
+  print_field("target", fmt::format("{}, {}", e.target.name, e.target.generation));
+  print_field("schedule", fmt::format("family {}, {}", name_of(e.schedule.family), describe(e.schedule)));
+  print_field("why", schedule_reason(e.spec, e.schedule, e.target));
+  print_field("shared", fmt::format("{} of {} bytes a block", e.resources.shared_memory,
+                                    e.target.shared_memory_per_block));
+  print_field("registers", registers_text(e));
+  print_field("occupancy", fmt::format("{} blocks per SM, {} of {} warps ({:.0f} %)",
+                                       e.resources.blocks_per_sm, warps_per_sm(e), e.target.max_warps_per_sm,
+                                       100.0 * warps_per_sm(e) / e.target.max_warps_per_sm));
+  fmt::print("\n");
+  print_field("shape", shape_sentence(e.spec, e.shape));
+  print_field("grid", fmt::format("{} blocks of {} threads, {} query tiles a head", e.plan.grid,
+                                  e.schedule.threads(), e.plan.m_tiles));
+  print_field("tiles", fmt::format("{} visited a head, {} of them with a mask; {} skipped", tiles.visited,
+                                   tiles.masked, tiles.skipped));
+  print_field("work", fmt::format("{} needed, 2 (qk + v) per visible pair; {} done in whole tiles",
+                                  flops_text(work.needed), flops_text(work.done)));
+  fmt::print("\nDevice memory, by calculation:\n");
+  Table table({"  bytes", "tiled, perfect L2", "tiled, no L2", "materialising S and P"});
+  auto row = [&](const char* name, double least, double most, double materialising) {
+    table.add({name, bytes_text(least), bytes_text(most), bytes_text(materialising)});
+  };
+  row("  Q read", traffic.queries, traffic.queries, traffic.queries);
+  row("  K, V read", traffic.keys_once, traffic.keys_reread, traffic.keys_once);
+  row("  S, P written and read", 0, 0, traffic.scores);
+  row("  output written", traffic.output, traffic.output, traffic.output);
+  row("  all", traffic.tiled_least(), traffic.tiled_most(), traffic.materialising());
+  table.print();
+  fmt::print(
+      "  K and V once per KV head (perfect L2), or once per query tile and query head (no L2): rows that "
+      "some tile\n"
+      "  visits, times (qk + v) elements. S and P: 4 times heads x queries x keys, after the FlashAttention "
+      "paper.\n");
+}
+
+Json as_json(const Options& options, const Explanation& e) {
+  Json json = {{"spec", title_of(e.spec, options.file)},
+               {"target", e.target.name},
+               {"schedule",
+                {{"family", name_of(e.schedule.family)},
+                 {"m", e.schedule.block_m},
+                 {"n", e.schedule.block_n},
+                 {"warps", e.schedule.warps},
+                 {"stages", e.schedule.stages},
+                 {"query_in_registers", e.schedule.query_in_registers},
+                 {"reason", schedule_reason(e.spec, e.schedule, e.target)}}},
+               {"shared_memory", e.resources.shared_memory},
+               {"accumulator_registers", e.resources.accumulator_registers},
+               {"blocks_per_sm", e.resources.blocks_per_sm},
+               {"warps_per_sm", warps_per_sm(e)},
+               {"shape",
+                {{"batch", e.shape.batch},
+                 {"heads", e.shape.heads},
+                 {"seqlen_q", e.shape.seqlen_q},
+                 {"seqlen_kv", e.shape.seqlen_kv}}},
+               {"grid", e.plan.grid},
+               {"tiles_per_head",
+                {{"visited", e.model.tiles.visited},
+                 {"masked", e.model.tiles.masked},
+                 {"skipped", e.model.tiles.skipped}}},
+               {"flops", {{"needed", e.model.work.needed}, {"done", e.model.work.done}}},
+               {"bytes",
+                {{"tiled_least", e.model.traffic.tiled_least()},
+                 {"tiled_most", e.model.traffic.tiled_most()},
+                 {"materialising", e.model.traffic.materialising()}}}};
+  if (e.measured) {
+    json["measured"] = {{"compiler", e.measured->compiler},
+                        {"registers", e.measured->registers},
+                        {"spill_bytes", e.measured->spill_bytes},
+                        {"notes", e.measured->notes}};
+  } else {
+    json["not_measured"] = e.not_measured;
+  }
+  return json;
+}
+
+}  // namespace
+
+Command add_explain(CLI::App& root) {
+  CLI::App* app =
+      root.add_subcommand("explain", "Say which schedule a spec gets and why, and what a launch costs");
+  auto options = std::make_shared<Options>();
+  app->add_option("SPEC", options->file, "Spec file")->required();
+  app->add_option("--target", options->target, "Target (default: this machine's GPU, else sm_80)");
+  options->shape.add_to(*app, 4096);
+  app->add_flag("--no-compile", options->no_compile, "Calculated figures alone");
+  app->add_flag("--json", options->json, "Print JSON");
+  return {app, [options] {
+            Explanation explanation = explain(*options);
+            if (options->json) {
+              print_json(as_json(*options, explanation));
+            } else {
+              print_text(*options, explanation);
+            }
+            return exit_ok;
+          }};
+}
+
+}  // namespace tilewright::cli

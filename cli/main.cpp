@@ -1,0 +1,84 @@
+// The `tilewright` command: data on stdout, everything else on stderr, exit codes as in docs/command-line.md.
+#include <fmt/format.h>
+
+#include <cstdio>
+#include <exception>
+#include <string_view>
+#include <vector>
+
+#include "cli/command.h"
+#include "cli/failure.h"
+#include "codegen/nearest.h"
+#include "tilewright/tilewright.hpp"
+
+namespace tilewright::cli {
+namespace {
+
+/// CLI11 would only say that an argument was not expected. Returns whether it was such a case.
+bool refuse_unknown_command(std::string_view word, const std::vector<Command>& commands) {
+  std::vector<std::string> names;
+  std::string list;
+  for (const Command& command : commands) {
+    names.push_back(command.app->get_name());
+    list += (list.empty() ? "" : ", ") + names.back();
+    if (word == names.back()) return false;
+  }
+  if (word.starts_with('-')) return false;
+  fmt::print(stderr, "tilewright: error: unknown command '{}'; expected one of {}", word, list);
+  std::string_view near = nearest(word, names);
+  if (!near.empty()) fmt::print(stderr, "; nearest: {}", near);
+  fmt::print(stderr, "\n");
+  return true;
+}
+
+int run_chosen(const std::vector<Command>& commands) {
+  for (const Command& command : commands) {
+    if (command.app->parsed()) return command.run();
+  }
+  return exit_usage;  // CLI11 requires a subcommand, so that this is never reached
+}
+
+/// A full disk or a closed pipe must not look like success.
+int finish(int code) {
+  bool written = std::fflush(stdout) == 0 && !std::ferror(stdout);
+  if (written) return code;
+  fmt::print(stderr, "tilewright: error: the output could not be written\n");
+  return code == exit_ok ? exit_environment : code;
+}
+
+int main(int argc, char** argv) {
+  CLI::App root("Tilewright turns attention specs into CUDA kernels made for exactly that spec.",
+                "tilewright");
+  root.set_version_flag("--version", "tilewright " + std::string(version()));
+  root.require_subcommand(1);
+  root.footer("`tilewright COMMAND --help` explains a command.");
+  const std::vector<Command> commands = {add_run(root),     add_emit(root),     add_compile(root),
+                                         add_explain(root), add_validate(root), add_targets(root),
+                                         add_cache(root),   add_doctor(root)};
+  if (argc > 1 && refuse_unknown_command(argv[1], commands)) return exit_usage;
+  try {
+    root.parse(argc, argv);
+    return finish(run_chosen(commands));
+  } catch (const CLI::ParseError& error) {
+    bool asked_for = error.get_exit_code() == static_cast<int>(CLI::ExitCodes::Success);  // --help, --version
+    if (asked_for) {
+      root.exit(error);
+      return finish(exit_ok);
+    }
+    fmt::print(stderr, "tilewright: error: {}\nRun with --help for the options.\n", error.what());
+    return exit_usage;
+  } catch (const Error& error) {
+    return finish(report(error));
+  } catch (const std::bad_alloc&) {
+    return finish(report(Error(ErrorKind::environment, "out of memory")));
+  } catch (const std::exception& error) {
+    return finish(report(Error(ErrorKind::internal, std::string("unexpected: ") + error.what())));
+  }
+}
+
+}  // namespace
+}  // namespace tilewright::cli
+
+int main(int argc, char** argv) {
+  return tilewright::cli::main(argc, argv);
+}
