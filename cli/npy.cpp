@@ -188,7 +188,7 @@ NpyArray read_npy(const std::filesystem::path& file) {
   std::ostringstream bytes;
   std::error_code error;
   bool readable = std::filesystem::is_regular_file(file, error) && stream && bytes << stream.rdbuf();
-  if (!readable) throw Error(ErrorKind::usage, file.string() + " cannot be read; expected a .npy file");
+  if (!readable) throw Error(ErrorKind::environment, file.string() + " cannot be read; expected a .npy file");
   return parse_npy(bytes.str(), file.string());
 }
 

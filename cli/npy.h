@@ -20,7 +20,7 @@ struct NpyArray {
 /// Error(usage) that says what is wrong with the bytes.
 NpyArray parse_npy(std::string_view bytes, std::string_view name);
 
-/// Throws Error(usage) if the file cannot be read.
+/// Throws Error(environment) if the file cannot be read.
 NpyArray read_npy(const std::filesystem::path& file);
 
 /// float32. Throws Error(environment) if the file cannot be written.

@@ -1,0 +1,324 @@
+// tilewright run: makes a spec's kernel, launches it once, and checks the result.
+#include <fmt/format.h>
+
+#include <chrono>
+#include <cmath>
+#include <memory>
+#include <optional>
+#include <string>
+#include <thread>
+
+#include "cli/choices.h"
+#include "cli/command.h"
+#include "cli/failure.h"
+#include "cli/npy.h"
+#include "cli/output.h"
+#include "cli/tensors.h"
+#include "codegen/io_model.h"
+#include "runtime/reference.h"
+#include "tilewright/tilewright.hpp"
+
+namespace tilewright::cli {
+namespace {
+
+struct Options {
+  std::string file;
+  ShapeOptions shape;
+  std::string device = "automatic";
+  std::string target;
+  std::string simulator_compiler = "automatic";
+  uint64_t simulator_seed = 0;
+  uint64_t seed = 1;
+  std::optional<double> softmax_scale;
+  std::string q, k, v, out, lse, expect;
+  bool check = true;
+  bool no_cache = false;
+  bool json = false;
+};
+
+struct Inputs {
+  LaunchShape shape;
+  HostTensor q, k, v;
+};
+
+struct Outcome {
+  AttentionSpec spec;
+  LaunchShape shape;
+  std::string device;
+  std::shared_ptr<const Kernel> kernel;
+  CacheResult from = CacheResult::compiled;
+  double run_milliseconds = 0;
+  bool guards_intact = true;
+  std::optional<Verdict> verdict;
+  std::optional<double> expected_error;  // against --expect
+
+  bool ok() const {
+    bool as_expected = !expected_error || *expected_error <= verdict->allowed;  // false for NaN
+    return guards_intact && (!verdict || verdict->ok) && as_expected;
+  }
+};
+
+HostTensor tensor_from(const std::string& file, DataType dtype, Layout layout) {
+  NpyArray array = read_npy(file);
+  if (array.shape.size() != 4) {
+    throw Error(ErrorKind::usage, fmt::format("{} has shape {}; expected [batch, sequence, heads, head_dim]",
+                                              file, shape_text(array.shape)));
+  }
+  HostTensor tensor(dtype, array.shape, layout);
+  tensor.fill(array.values);
+  return tensor;
+}
+
+Inputs inputs_from_files(const Options& options, const AttentionSpec& spec) {
+  HostTensor q = tensor_from(options.q, spec.dtype.q, spec.layout);
+  HostTensor k = tensor_from(options.k, spec.dtype.kv, spec.layout);
+  HostTensor v = tensor_from(options.v, spec.dtype.kv, spec.layout);
+  LaunchShape shape{q.shape()[0], q.shape()[2], q.shape()[1], k.shape()[1]};
+  return {shape, std::move(q), std::move(k), std::move(v)};
+}
+
+Inputs random_inputs(const Options& options, const AttentionSpec& spec) {
+  LaunchShape shape = options.shape.shape(spec);
+  int64_t kv_heads = shape.heads / spec.gqa_ratio;
+  HostTensor q(spec.dtype.q, {shape.batch, shape.seqlen_q, shape.heads, spec.head_dim.qk}, spec.layout);
+  HostTensor k(spec.dtype.kv, {shape.batch, shape.seqlen_kv, kv_heads, spec.head_dim.qk}, spec.layout);
+  HostTensor v(spec.dtype.kv, {shape.batch, shape.seqlen_kv, kv_heads, spec.head_dim.v}, spec.layout);
+  q.fill_normal(3 * options.seed);
+  k.fill_normal(3 * options.seed + 1);
+  v.fill_normal(3 * options.seed + 2);
+  return {shape, std::move(q), std::move(k), std::move(v)};
+}
+
+RuntimeOptions runtime_options(const Options& options) {
+  RuntimeOptions runtime;
+  if (options.device == "cuda") runtime.device.kind = DeviceChoice::Kind::cuda;
+  if (options.device == "simulator") runtime.device.kind = DeviceChoice::Kind::simulator;
+  if (options.simulator_compiler == "llvm") runtime.simulator.compiler = SimulatorCompiler::llvm;
+  if (options.simulator_compiler == "system") runtime.simulator.compiler = SimulatorCompiler::system;
+  runtime.simulator.seed = options.simulator_seed;
+  if (!options.target.empty()) runtime.simulated_target = std::string(target_by_name(options.target).name);
+  runtime.disk_cache = !options.no_cache;
+  return runtime;
+}
+
+/// The simulator takes about a nanosecond per multiply-add and core; people should know before they wait.
+void announce_simulation(const IoModel& model) {
+  double cores = std::max(1u, std::thread::hardware_concurrency());
+  double seconds = model.work.done / 2 * 1e-9 / cores;
+  if (seconds > 10)
+    remark(fmt::format("this will take the simulator about {:.0f} s; smaller shapes take less", seconds));
+}
+
+void require_lse(const Options& options, const AttentionSpec& spec) {
+  if (!options.lse.empty() && !spec.lse) {
+    throw Error(ErrorKind::usage,
+                options.file + " does not ask for LSE; add `lse: true` to it, or leave --lse out");
+  }
+}
+
+/// The largest difference; NaN if anything is NaN.
+double largest_difference(const std::vector<double>& got, const NpyArray& expected) {
+  double largest = 0;
+  for (size_t i = 0; i < got.size(); ++i) {
+    double difference = std::abs(got[i] - expected.values[i]);
+    if (!(difference <= largest)) largest = difference;
+    if (std::isnan(largest)) break;
+  }
+  return largest;
+}
+
+NpyArray read_expected(const std::string& file, const HostTensor& out) {
+  NpyArray expected = read_npy(file);
+  if (expected.shape != out.shape()) {
+    throw Error(ErrorKind::usage, fmt::format("{} has shape {}; the output has {}", file,
+                                              shape_text(expected.shape), shape_text(out.shape())));
+  }
+  return expected;
+}
+
+Outcome run(const Options& options) {
+  Outcome outcome;
+  outcome.spec = load_spec(options.file);
+  const AttentionSpec& spec = outcome.spec;
+  require_lse(options, spec);
+  Runtime runtime(runtime_options(options));
+  if (!runtime.is_simulator() && !options.target.empty()) {
+    throw Error(ErrorKind::usage, "--target is what the simulator stands for; a GPU is what it is");
+  }
+  outcome.device = runtime.device_name();
+  outcome.kernel = runtime.kernel(spec, &outcome.from);
+
+  Inputs inputs = options.q.empty() ? random_inputs(options, spec) : inputs_from_files(options, spec);
+  const LaunchShape& shape = outcome.shape = inputs.shape;
+  HostTensor out(spec.dtype.out, {shape.batch, shape.seqlen_q, shape.heads, spec.head_dim.v}, spec.layout);
+  HostTensor lse(DataType::fp32, {shape.batch, shape.heads, shape.seqlen_q}, spec.layout);
+  std::optional<NpyArray> expected;
+  if (!options.expect.empty()) expected = read_expected(options.expect, out);
+
+  GuardedTensor device_q(runtime, inputs.q), device_k(runtime, inputs.k), device_v(runtime, inputs.v);
+  GuardedTensor device_out(runtime, out), device_lse(runtime, lse);
+  ForwardArguments arguments{device_q.view(), device_k.view(), device_v.view(), device_out.view()};
+  ForwardArguments host{inputs.q.view(), inputs.k.view(), inputs.v.view(), out.view()};
+  if (spec.lse) {
+    arguments.lse = device_lse.view();
+    host.lse = lse.view();
+  }
+  if (spec.softmax_scale_at_launch) {
+    arguments.softmax_scale = host.softmax_scale =
+        options.softmax_scale.value_or(1 / std::sqrt(spec.head_dim.qk));
+  } else {
+    arguments.softmax_scale = host.softmax_scale =
+        options.softmax_scale;  // refused by the launch, with the reason
+  }
+
+  if (runtime.is_simulator()) announce_simulation(model_io(spec, outcome.kernel->schedule(), shape));
+  auto start = std::chrono::steady_clock::now();
+  outcome.kernel->launch(nullptr, arguments);
+  runtime.synchronize();
+  outcome.run_milliseconds =
+      std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
+
+  outcome.guards_intact = device_out.download();
+  if (spec.lse) outcome.guards_intact = device_lse.download() && outcome.guards_intact;
+  if (options.check) outcome.verdict = compare_forward(spec, host);
+  if (expected) outcome.expected_error = largest_difference(out.values(), *expected);
+  if (!options.out.empty()) write_npy(options.out, out.shape(), out.values());
+  if (!options.lse.empty()) write_npy(options.lse, lse.shape(), lse.values());
+  return outcome;
+}
+
+std::string kernel_text(const Outcome& outcome) {
+  const CompileReport& report = outcome.kernel->report();
+  std::string text =
+      fmt::format("{} threads, {} bytes of shared memory", outcome.kernel->schedule().threads(),
+                  outcome.kernel->source().shared_memory);
+  if (report.registers > 0) {
+    text += fmt::format(", {} registers, {} bytes spilled", report.registers, report.spill_bytes);
+  }
+  return text;
+}
+
+std::string compile_text(const Outcome& outcome) {
+  const CompileReport& report = outcome.kernel->report();
+  bool hit = outcome.from != CacheResult::compiled;
+  return fmt::format("{} by {} ({})", milliseconds_text(report.milliseconds), report.compiler,
+                     hit ? fmt::format("cache hit: {}", name_of(outcome.from)) : "cache miss: compiled now");
+}
+
+void print_text(const Options& options, const Outcome& outcome) {
+  print_field("spec", title_of(outcome.spec, options.file));
+  const Target& target = outcome.kernel->target();
+  print_field("device", outcome.device);
+  print_field("target", fmt::format("{}, {}", target.name, target.generation));
+  print_field("schedule", describe(outcome.kernel->schedule()));
+  print_field("kernel", kernel_text(outcome));
+  print_field("compile", compile_text(outcome));
+  for (const std::string& note : outcome.kernel->report().notes) print_field("note", note);
+  print_field("shape", shape_sentence(outcome.spec, outcome.shape));
+  print_field("run", milliseconds_text(outcome.run_milliseconds) + ", the first launch");
+  if (!outcome.guards_intact) print_field("guards", "overwritten: the kernel wrote outside its output");
+  if (outcome.verdict) {
+    const Verdict& verdict = *outcome.verdict;
+    print_field("error",
+                fmt::format("{:.3g} at most, {:.3g} allowed; root mean square {:.3g}, {:.3g} allowed; "
+                            "against fp64",
+                            verdict.error, verdict.allowed, verdict.rms_error, verdict.rms_allowed));
+    if (outcome.spec.lse) {
+      print_field("LSE error",
+                  fmt::format("{:.3g} at most, {:.3g} allowed", verdict.lse_error, verdict.lse_allowed));
+    }
+    if (outcome.expected_error) {
+      print_field("expected", fmt::format("{:.3g} at most, {:.3g} allowed; against {}",
+                                          *outcome.expected_error, verdict.allowed, options.expect));
+    }
+    if (!verdict.ok) print_field("worst", verdict.message);
+  }
+  fmt::print("{}\n", !outcome.ok() ? "WRONG" : outcome.verdict ? "ok" : "not checked");
+}
+
+Json as_json(const Options& options, const Outcome& outcome) {
+  const CompileReport& report = outcome.kernel->report();
+  Json json = {{"spec", title_of(outcome.spec, options.file)},
+               {"device", outcome.device},
+               {"target", outcome.kernel->target().name},
+               {"schedule", describe(outcome.kernel->schedule())},
+               {"compiler", report.compiler},
+               {"compile_milliseconds", report.milliseconds},
+               {"from", name_of(outcome.from)},
+               {"registers", report.registers},
+               {"spill_bytes", report.spill_bytes},
+               {"shared_memory", outcome.kernel->source().shared_memory},
+               {"notes", report.notes},
+               {"shape",
+                {{"batch", outcome.shape.batch},
+                 {"heads", outcome.shape.heads},
+                 {"seqlen_q", outcome.shape.seqlen_q},
+                 {"seqlen_kv", outcome.shape.seqlen_kv}}},
+               {"run_milliseconds", outcome.run_milliseconds},
+               {"guards_intact", outcome.guards_intact}};
+  if (outcome.verdict) {
+    json["error"] = {{"maximum", outcome.verdict->error}, {"maximum_allowed", outcome.verdict->allowed},
+                     {"rms", outcome.verdict->rms_error}, {"rms_allowed", outcome.verdict->rms_allowed},
+                     {"lse", outcome.verdict->lse_error}, {"lse_allowed", outcome.verdict->lse_allowed},
+                     {"worst", outcome.verdict->message}};
+  }
+  if (outcome.expected_error) json["expected_error"] = *outcome.expected_error;
+  json["checked"] = outcome.verdict.has_value();
+  json["ok"] = outcome.ok();
+  return json;
+}
+
+void add_options(CLI::App& app, Options& options) {
+  app.add_option("SPEC", options.file, "Spec file")->required();
+  options.shape.add_to(app, 256);
+  app.add_option("--device", options.device, "cuda or simulator (default: cuda if there is a GPU)")
+      ->check(CLI::IsMember({"automatic", "cuda", "simulator"}));
+  app.add_option("--target", options.target, "What the simulator stands for (default sm_80)");
+  app.add_option("--simulator-compiler", options.simulator_compiler,
+                 "llvm (the plugin), system (g++, for a debugger), or automatic")
+      ->check(CLI::IsMember({"automatic", "llvm", "system"}));
+  app.add_option("--simulator-seed", options.simulator_seed,
+                 "When asynchronous copies land: 0 at once, 1 as late as allowed, others drawn (default 0)");
+  app.add_option("--seed", options.seed, "Of the random inputs (default 1)");
+  app.add_option("--softmax-scale", options.softmax_scale, "For specs with `softmax_scale: launch`");
+  CLI::Option* q = app.add_option("--q", options.q, "Q as .npy, [batch, sequence, heads, head_dim]");
+  CLI::Option* k = app.add_option("--k", options.k, "K as .npy");
+  CLI::Option* v = app.add_option("--v", options.v, "V as .npy");
+  q->needs(k, v);
+  k->needs(q, v);
+  v->needs(q, k);
+  for (const char* name : {"--batch", "--heads", "--seqlen-q", "--seqlen-kv", "--seed"}) {
+    q->excludes(app.get_option(name));
+  }
+  app.add_option("--out", options.out, "Write the output as .npy, float32");
+  app.add_option("--lse", options.lse, "Write the LSE as .npy, float32; the spec must say `lse: true`");
+  app.add_option("--expect", options.expect, "The fp64 answer as .npy, to compare with as well");
+  app.add_flag("--check,!--no-check", options.check, "Compare with an fp64 reference (default)");
+  app.add_flag("--no-cache", options.no_cache, "Leave the disk cache alone");
+  app.add_flag("--json", options.json, "Print JSON");
+  app.footer(
+      "Prints `ok`, or `WRONG` with exit code 1. Without --q, --k and --v, inputs are drawn from a normal\n"
+      "distribution. Outputs start as NaN between guard bytes.");
+}
+
+}  // namespace
+
+Command add_run(CLI::App& root) {
+  CLI::App* app = root.add_subcommand("run", "Run a spec's kernel once and check its result");
+  auto options = std::make_shared<Options>();
+  add_options(*app, *options);
+  return {app, [options] {
+            if (!options->check && !options->expect.empty()) {
+              throw Error(ErrorKind::usage, "--expect checks, --no-check does not; expected one of the two");
+            }
+            Outcome outcome = run(*options);
+            if (options->json) {
+              print_json(as_json(*options, outcome));
+            } else {
+              print_text(*options, outcome);
+            }
+            return outcome.ok() ? exit_ok : exit_wrong_result;
+          }};
+}
+
+}  // namespace tilewright::cli
