@@ -20,6 +20,7 @@ std::unique_ptr<llvm::Module> compile_to_module(llvm::LLVMContext& context, cons
 
   llvm::raw_string_ostream stream(log);
   clang::CompilerInstance compiler;
+  compiler.setVerboseOutputStream(std::make_unique<llvm::raw_null_ostream>());  // "1 error generated."
   llvm::IntrusiveRefCntPtr<clang::DiagnosticOptions> diagnostic_options(new clang::DiagnosticOptions);
   clang::DiagnosticsEngine option_diagnostics(
       new clang::DiagnosticIDs, diagnostic_options,

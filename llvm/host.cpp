@@ -51,10 +51,11 @@ llvm::Expected<std::unique_ptr<llvm::orc::LLJIT>> make_jit() {
   return jit;
 }
 
-// An error in three parts would be easier to read, but LLVM has them as one text.
-bool failed(llvm::Error error, PluginResult& result) {
+// `details` is what ORC says on the side: the names of missing symbols, for example.
+bool failed(llvm::Error error, const std::string& details, PluginResult& result) {
   if (!error) return false;
   result.error = "the compiled host code cannot be linked: " + llvm::toString(std::move(error));
+  if (!details.empty()) result.error += " (" + details + ")";
   return true;
 }
 
@@ -92,16 +93,19 @@ PluginResult compile_host(const Source& source) {
   }
   llvm::Expected<std::unique_ptr<llvm::orc::LLJIT>> jit = make_jit();
   if (!jit) {
-    failed(jit.takeError(), result);
+    failed(jit.takeError(), "", result);
     return result;
   }
+  std::string details;
+  llvm::orc::ExecutionSession& session = (*jit)->getExecutionSession();
+  session.setErrorReporter([&](llvm::Error error) { details += llvm::toString(std::move(error)); });
   module->setDataLayout((*jit)->getDataLayout());
-  if (failed((*jit)->addIRModule(llvm::orc::ThreadSafeModule(std::move(module), std::move(context))),
-             result)) {
-    return result;
-  }
+  llvm::Error added = (*jit)->addIRModule(llvm::orc::ThreadSafeModule(std::move(module), std::move(context)));
+  if (failed(std::move(added), details, result)) return result;
   // Link now, so that a missing symbol is an error here and not later.
-  if (failed((*jit)->lookup(source.kernel_name + "_thunk").takeError(), result)) return result;
+  llvm::Error linked = (*jit)->lookup(source.kernel_name + "_thunk").takeError();
+  if (failed(std::move(linked), details, result)) return result;
+  session.setErrorReporter([](llvm::Error error) { llvm::consumeError(std::move(error)); });
   result.code = std::make_unique<JitCode>(std::move(*jit));
   result.ok = true;
   return result;

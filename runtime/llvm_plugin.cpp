@@ -30,9 +30,9 @@ std::string join(const std::vector<std::string>& words) {
   ScratchDirectory directory;
   directory.keep();
   const std::string path = directory.write(source.file_name, source.text);
-  throw CompileError(
-      result.error + " " + path + (result.log.empty() ? "" : ":\n" + result.log.substr(0, 2000)), result.log,
-      command + " " + path, path);
+  throw CompileError(result.error + "; the source is kept in " + path +
+                         (result.log.empty() ? "" : ":\n" + result.log.substr(0, 2000)),
+                     result.log, command + " " + path, path);
 }
 
 class PtxCompiler : public Compiler {
