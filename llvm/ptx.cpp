@@ -40,8 +40,8 @@ std::string ptx_feature(const std::string& processor) {
   return "+ptx70";
 }
 
-// clang 19 ignores __grid_constant__, and a parameter struct that the kernel indexes would be copied to local
-// memory. The annotation says that nobody writes to it.
+// clang 19 ignores __grid_constant__, and a parameter whose address the kernel takes would be copied to local
+// memory: an instruction that wants the parameter itself would get the copy. The annotation forbids it.
 void mark_parameters_constant(llvm::Module& module) {
   llvm::NamedMDNode* annotations = module.getNamedMetadata("nvvm.annotations");
   if (!annotations) return;

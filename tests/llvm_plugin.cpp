@@ -118,17 +118,17 @@ TEST_F(LlvmPtx, WarningsBecomeNotes) {
   EXPECT_NE(image.report.notes[0].find("mind the gap"), std::string::npos);
 }
 
-// A parameter struct that is indexed at run time would be copied to local memory, were it not known to be
-// constant.
-TEST_F(LlvmPtx, IndexedParametersStayWhereTheyAre) {
+// An instruction that takes a parameter's address (a tensor map's, for example) must get the parameter's own,
+// not that of a copy in local memory.
+TEST_F(LlvmPtx, ParametersAreNotCopied) {
   const CompiledImage image = plugin_->device_compiler().compile(
-      source_of("struct Parameters { float* out; int table[32]; };\n"
+      source_of("struct Parameters { int map[32]; };\n"
                 "extern \"C\" __attribute__((global)) void kernel(const Parameters p) {\n"
-                "  int i = __nvvm_read_ptx_sreg_tid_x();\n"
-                "  p.out[i] = p.table[i];\n"
+                "  asm volatile(\"prefetch.tensormap [%0];\" :: \"l\"(p.map) : \"memory\");\n"
                 "}\n"),
       target_by_name("sm_90a"), true);
   EXPECT_EQ(image.image.find(".local"), std::string::npos) << image.image;
+  EXPECT_NE(image.image.find("cvta.param"), std::string::npos) << image.image;
 }
 
 TEST_F(LlvmPtx, ThreadsCompileAtOnce) {
