@@ -15,6 +15,9 @@ namespace tilewright {
 /// Error(environment) with every place tried.
 std::filesystem::path find_nvrtc();
 
+/// The directories among these places, in order.
+std::vector<std::filesystem::path> nvrtc_directories();
+
 struct NvrtcLibrary {
   const char* (*error_string)(nvrtcResult);
   nvrtcResult (*version)(int* major, int* minor);

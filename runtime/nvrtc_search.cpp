@@ -87,26 +87,6 @@ std::vector<fs::path> package_directories(const std::vector<fs::path>& objects) 
   return directories;
 }
 
-std::vector<fs::path> candidate_directories(const std::vector<fs::path>& objects) {
-  std::vector<fs::path> directories;
-  std::stringstream loader_path(environment_text("LD_LIBRARY_PATH"));
-  for (std::string directory; std::getline(loader_path, directory, ':');)
-    if (!directory.empty()) directories.push_back(directory);
-  for (const std::string& toolkit :
-       {environment_text("CUDA_HOME"), environment_text("CUDA_PATH"), std::string("/usr/local/cuda")})
-    if (!toolkit.empty())
-      for (const char* below : {"lib64", "targets/x86_64-linux/lib"})
-        directories.push_back(fs::path(toolkit) / below);
-  for (const auto& directory : own_directories())
-    for (const char* below : {"cuda/lib", "../lib/cuda/lib"}) directories.push_back(directory / below);
-  for (const auto& packages : package_directories(objects))
-    for (const char* wheel : {"nvidia/cu13/lib", "nvidia/cuda_nvrtc/lib"})
-      directories.push_back(packages / wheel);
-  for (const char* system : {"/usr/lib/x86_64-linux-gnu", "/usr/lib64", "/usr/lib"})
-    directories.push_back(system);
-  return directories;
-}
-
 /// Asks the loader, which knows directories that the list above does not (/etc/ld.so.conf).
 std::optional<fs::path> ask_loader() {
   for (const char* name : {"libnvrtc.so.13", "libnvrtc.so.12"}) {
@@ -120,6 +100,26 @@ std::optional<fs::path> ask_loader() {
 
 }  // namespace
 
+std::vector<fs::path> nvrtc_directories() {
+  std::vector<fs::path> directories;
+  std::stringstream loader_path(environment_text("LD_LIBRARY_PATH"));
+  for (std::string directory; std::getline(loader_path, directory, ':');)
+    if (!directory.empty()) directories.push_back(directory);
+  for (const std::string& toolkit :
+       {environment_text("CUDA_HOME"), environment_text("CUDA_PATH"), std::string("/usr/local/cuda")})
+    if (!toolkit.empty())
+      for (const char* below : {"lib64", "targets/x86_64-linux/lib"})
+        directories.push_back(fs::path(toolkit) / below);
+  for (const auto& directory : own_directories())
+    for (const char* below : {"cuda/lib", "../lib/cuda/lib"}) directories.push_back(directory / below);
+  for (const auto& packages : package_directories(loaded_objects()))
+    for (const char* wheel : {"nvidia/cu13/lib", "nvidia/cuda_nvrtc/lib"})
+      directories.push_back(packages / wheel);
+  for (const char* system : {"/usr/lib/x86_64-linux-gnu", "/usr/lib64", "/usr/lib"})
+    directories.push_back(system);
+  return directories;
+}
+
 fs::path find_nvrtc() {
   const std::string variable = name_of(Variable::nvrtc);
   if (auto named = environment(Variable::nvrtc)) {
@@ -130,10 +130,9 @@ fs::path find_nvrtc() {
                     "', which is neither a file nor a directory that holds libnvrtc.so.13, "
                     "libnvrtc.so.12 or libnvrtc.so");
   }
-  auto objects = loaded_objects();
-  for (const auto& object : objects)
+  for (const auto& object : loaded_objects())
     if (object.filename().string().starts_with("libnvrtc.so") && is_file(object)) return object;
-  auto directories = candidate_directories(objects);
+  auto directories = nvrtc_directories();
   for (const auto& directory : directories)
     if (auto file = library_in(directory)) return *file;
   if (auto file = ask_loader()) return *file;

@@ -1,0 +1,193 @@
+// The way through a CUDA device, on a driver and a compiler that are stand-ins. Each test runs in a child process: both
+// libraries are loaded once a process.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "codegen/error.h"
+#include "runtime/device_buffer.h"
+#include "runtime/include/tilewright/tilewright.hpp"
+#include "tests/support/runtime_support.h"
+
+namespace tilewright {
+namespace {
+
+using test::ScopedEnvironment;
+using test::TemporaryDirectory;
+
+class CudaDeviceTest : public testing::Test {
+ protected:
+  RuntimeOptions options(DeviceChoice::Kind kind = DeviceChoice::Kind::cuda) const {
+    return {.device = {.kind = kind}, .cache_directory = directory_ / "cache"};
+  }
+
+  std::string log() const { return test::read_text(directory_ / "log"); }
+
+  /// One launch of a small problem.
+  void launch(const Kernel& kernel, Runtime& runtime, Stream stream = nullptr) const {
+    DeviceBuffer memory(runtime, 3 * 100 * 2 * 64 * 2);
+    TensorView view{.data = memory.data(), .dtype = DataType::bf16, .shape = {3, 100, 2, 64}};
+    kernel.launch(stream, {.q = view, .k = view, .v = view, .out = view});
+  }
+
+  TemporaryDirectory directory_;
+  ScopedEnvironment driver_{"TILEWRIGHT_DRIVER", TILEWRIGHT_BINARY_DIR "/fakes/fake_driver.so"};
+  ScopedEnvironment nvrtc_{"TILEWRIGHT_NVRTC", TILEWRIGHT_BINARY_DIR "/fakes/fake_nvrtc.so"};
+  ScopedEnvironment log_{"FAKE_DRIVER_LOG", (directory_ / "log").string()};
+  ScopedEnvironment count_{"FAKE_NVRTC_COUNT", (directory_ / "count").string()};
+  const AttentionSpec spec_ = parse_spec("{head_dim: 64, blocks: {m: 64}}", "spec");
+};
+
+#define IN_CHILD(...) \
+  EXPECT_EQ(test::in_child([&]() -> int { __VA_ARGS__; return testing::Test::HasFailure(); }), 0)
+
+TEST_F(CudaDeviceTest, CompilesLoadsAndLaunches) {
+  IN_CHILD({
+    {
+      Runtime runtime(options());
+      EXPECT_FALSE(runtime.is_simulator());
+      EXPECT_EQ(runtime.device_name(), "Fake GPU");
+      EXPECT_EQ(runtime.target().name, "sm_90a");
+      CacheResult from;
+      auto kernel = runtime.kernel(spec_, &from);
+      EXPECT_EQ(from, CacheResult::compiled);
+      EXPECT_EQ(runtime.kernel(spec_, &from), kernel);
+      EXPECT_EQ(from, CacheResult::memory);
+      AttentionSpec named = spec_;
+      named.name = "by another name";
+      EXPECT_EQ(runtime.kernel(named, &from), kernel);
+      EXPECT_EQ(kernel->report().registers, 42) << "asked of the driver where the compiler does not say";
+      launch(*kernel, runtime, reinterpret_cast<Stream>(77));
+      const int shared = kernel->source().shared_memory;
+      EXPECT_EQ(log(), "retain primary\nload image of --gpu-architecture=sm_90a --std=c++17 --ptxas-optio\n"
+                       "function attention_forward\n" +
+                           (shared > 48 * 1024 ? "shared memory " + std::to_string(shared) + "\n" : "") +
+                           "launch grid 12 1 1 threads " + std::to_string(kernel->source().threads) + " shared " +
+                           std::to_string(shared) + " stream 77 context primary\n");
+    }
+    EXPECT_TRUE(log().ends_with("unload\nrelease primary\n")) << log();
+  });
+  // Case H9 in part: another process finds it on disk.
+  IN_CHILD({
+    Runtime runtime(options());
+    CacheResult from;
+    runtime.kernel(spec_, &from);
+    EXPECT_EQ(from, CacheResult::disk);
+  });
+  EXPECT_EQ(test::count_lines(directory_ / "count"), 1);
+}
+
+TEST_F(CudaDeviceTest, DiskHitWithoutACompiler) {
+  IN_CHILD(Runtime(options()).kernel(spec_));
+  ScopedEnvironment nowhere("TILEWRIGHT_NVRTC", "/nowhere");
+  IN_CHILD({
+    Runtime runtime(options());
+    CacheResult from;
+    runtime.kernel(spec_, &from);
+    EXPECT_EQ(from, CacheResult::disk);
+    const AttentionSpec other = parse_spec("head_dim: 72", "spec");
+    EXPECT_NE(test::message_of<Error>([&] { runtime.kernel(other); }).find("TILEWRIGHT_NVRTC is '/nowhere'"),
+              std::string::npos);
+  });
+}
+
+// Case I1, from the device on.
+TEST_F(CudaDeviceTest, DeviceNewerThanNvrtc) {
+  ScopedEnvironment capability("FAKE_DRIVER_CAPABILITY", "12.0");
+  IN_CHILD({
+    Runtime runtime(options());
+    EXPECT_EQ(runtime.target().name, "sm_120a");
+    auto kernel = runtime.kernel(spec_);
+    EXPECT_NE(log().find("load image of --gpu-architecture=compute_90 "), std::string::npos) << log();
+    EXPECT_EQ(kernel->report().notes.size(), 1u);
+  });
+}
+
+// Case I2, its last entry: nobody knows the device; the driver translates.
+TEST_F(CudaDeviceTest, UnknownDeviceGetsPtx) {
+  ScopedEnvironment capability("FAKE_DRIVER_CAPABILITY", "13.0");
+  IN_CHILD({
+    Runtime runtime(options());
+    runtime.kernel(spec_);
+    EXPECT_NE(log().find("load image of --gpu-architecture=compute_8"), std::string::npos) << log();
+  });
+}
+
+TEST_F(CudaDeviceTest, DeviceTooOld) {
+  ScopedEnvironment capability("FAKE_DRIVER_CAPABILITY", "7.5");
+  IN_CHILD({
+    const std::string message = test::message_of<Error>([&] { Runtime runtime(options()); });
+    EXPECT_NE(message.find("no kernels for CUDA device 0: compute capability 7.5"), std::string::npos) << message;
+  });
+}
+
+TEST_F(CudaDeviceTest, NoSuchOrdinal) {
+  IN_CHILD({
+    RuntimeOptions wrong = options();
+    wrong.device.ordinal = 3;
+    EXPECT_EQ(test::message_of<Error>([&] { Runtime runtime(wrong); }),
+              "CUDA device 3 does not exist; there are 1, counted from 0");
+  });
+}
+
+TEST_F(CudaDeviceTest, NoDriver) {
+  ScopedEnvironment none("TILEWRIGHT_DRIVER", "/nowhere/libcuda.so.1");
+  IN_CHILD({
+    const std::string message = test::message_of<Error>([&] { Runtime runtime(options()); });
+    EXPECT_NE(message.find("no CUDA driver"), std::string::npos) << message;
+    EXPECT_NE(message.find("/nowhere/libcuda.so.1"), std::string::npos) << message;
+    EXPECT_NE(message.find("TILEWRIGHT_DRIVER"), std::string::npos) << message;
+    EXPECT_TRUE(Runtime(options(DeviceChoice::Kind::automatic)).is_simulator());
+  });
+}
+
+TEST_F(CudaDeviceTest, IncompleteDriver) {
+  ScopedEnvironment none("TILEWRIGHT_DRIVER", TILEWRIGHT_BINARY_DIR "/fakes/fake_nvrtc.so");
+  IN_CHILD(EXPECT_NE(test::message_of<Error>([&] { Runtime runtime(options()); }).find("lacks cuInit"),
+                     std::string::npos));
+}
+
+TEST_F(CudaDeviceTest, DriverWithoutDevices) {
+  ScopedEnvironment none("FAKE_DRIVER_DEVICES", "0");
+  IN_CHILD({
+    EXPECT_EQ(test::message_of<Error>([&] { Runtime runtime(options()); }), "the CUDA driver 12.4 sees no device");
+    EXPECT_TRUE(Runtime(options(DeviceChoice::Kind::automatic)).is_simulator());
+  });
+}
+
+TEST_F(CudaDeviceTest, FailedLaunchesAreErrors) {
+  ScopedEnvironment fail("FAKE_DRIVER_FAIL", "1");
+  IN_CHILD({
+    Runtime runtime(options());
+    auto kernel = runtime.kernel(spec_);
+    EXPECT_EQ(test::message_of<Error>([&] { launch(*kernel, runtime); }),
+              "cannot launch the kernel: CUDA_ERROR_FAKE, as asked (719)");
+  });
+}
+
+TEST_F(CudaDeviceTest, NothingToDoIsNotLaunched) {
+  IN_CHILD({
+    Runtime runtime(options());
+    auto kernel = runtime.kernel(spec_);
+    TensorView empty{.dtype = DataType::bf16, .shape = {0, 100, 2, 64}};
+    kernel->launch(nullptr, {.q = empty, .k = empty, .v = empty, .out = empty});
+    EXPECT_EQ(log().find("launch"), std::string::npos);
+  });
+}
+
+TEST_F(CudaDeviceTest, BuffersGoThereAndBack) {
+  IN_CHILD({
+    Runtime runtime(options());
+    DeviceBuffer buffer(runtime, 5);
+    buffer.upload("abcd");
+    char back[5];
+    buffer.download(back);
+    EXPECT_STREQ(back, "abcd");
+    buffer.fill('x');
+    buffer.download(back);
+    EXPECT_EQ(std::string(back, 5), "xxxxx");
+  });
+}
+
+}  // namespace
+}  // namespace tilewright
