@@ -29,10 +29,6 @@ std::string pointer_text(const void* pointer) {
   return buffer;
 }
 
-bool is_output(const char* name) {
-  return name[0] == 'o' || name[0] == 'l';
-}
-
 bool has_elements(const TensorView& view) {
   for (int64_t size : view.shape)
     if (size == 0) return false;
@@ -91,7 +87,7 @@ void check_no_overlap(const char* name, const TensorView& view, const int64_t* s
   }
 }
 
-void check_memory(const AttentionSpec& spec, const char* name, const TensorView& view) {
+void check_memory(const AttentionSpec& spec, const char* name, const TensorView& view, bool output) {
   if (!has_elements(view)) return;
   int64_t strides[4];
   effective_strides(spec, view, strides);
@@ -114,7 +110,7 @@ void check_memory(const AttentionSpec& spec, const char* name, const TensorView&
              " bytes)");
   }
   check_extent(name, view, strides);
-  if (is_output(name)) check_no_overlap(name, view, strides);
+  if (output) check_no_overlap(name, view, strides);
 }
 
 void check_lse(const AttentionSpec& spec, const ForwardArguments& arguments) {
@@ -178,7 +174,7 @@ void effective_strides(const AttentionSpec& spec, const TensorView& view, int64_
   for (size_t i = rank; i-- > 0;) {
     strides[order[i]] = stride;
     // Saturates: check_extent then says so.
-    if (__builtin_mul_overflow(stride, view.shape[order[i]], &stride)) stride = INT64_MAX;
+    if (__builtin_mul_overflow(stride, view.shape[order[i]], &stride)) stride = int64_t{1} << 62;
   }
 }
 
@@ -222,7 +218,7 @@ void check_arguments(const AttentionSpec& spec, const ForwardArguments& argument
 
   check_lse(spec, arguments);
   check_scale(spec, arguments);
-  for (const auto& [name, view] : tensors) check_memory(spec, name, view);
+  for (const auto& [name, view] : tensors) check_memory(spec, name, view, &view == &out);
 }
 
 PreparedLaunch prepare_launch(const AttentionSpec& spec, const Schedule& schedule,

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <functional>
 
 #include "codegen/error.h"
@@ -56,7 +57,8 @@ TEST(Arguments, ContiguousFollowsTheLayout) {
   problem.spec.layout = Layout::bhsd;
   int64_t strides[4];
   effective_strides(problem.spec, problem.arguments.q, strides);
-  EXPECT_EQ((std::vector<int64_t>(strides, strides + 4)), (std::vector<int64_t>{4 * 20 * 64, 64, 20 * 64, 1}));
+  EXPECT_EQ((std::vector<int64_t>(strides, strides + 4)),
+            (std::vector<int64_t>{4 * 20 * 64, 64, 20 * 64, 1}));
   EXPECT_EQ(span_bytes(problem.arguments.q, strides), 2 * 2 * 20 * 4 * 64);
 }
 
@@ -69,15 +71,25 @@ TEST(Arguments, StridesThatAreFine) {
          p.arguments.k.shape[0] = p.arguments.v.shape[0] = 1;
          p.arguments.out = {memory, DataType::bf16, {1, 1, 4, 32}, {0, 1, 32, 1}};
        }},
-      {"inputs may be broadcast", [](Problem& p) { p.arguments.k.strides = {0, 64, 0, 1}; }},
-      {"heads outermost", [](Problem& p) { p.arguments.q.strides = {20 * 64, 64, 2 * 20 * 64, 1}; }},
-      {"gaps in the output", [](Problem& p) { p.arguments.out.strides = {100000, 1000, 40, 1}; }},
+      {"inputs may be broadcast",
+       [](Problem& p) {
+         p.arguments.k.strides = {0, 64, 0, 1};
+       }},
+      {"heads outermost",
+       [](Problem& p) {
+         p.arguments.q.strides = {20 * 64, 64, 2 * 20 * 64, 1};
+       }},
+      {"gaps in the output",
+       [](Problem& p) {
+         p.arguments.out.strides = {100000, 1000, 40, 1};
+       }},
       {"empty tensors need no memory",
        [](Problem& p) {
          p.arguments.k = {nullptr, DataType::bf16, {2, 0, 2, 64}, {}};
          p.arguments.v = {nullptr, DataType::bf16, {2, 0, 2, 32}, {}};
        }},
-      {"lse with strides", [](Problem& p) {
+      {"lse with strides",
+       [](Problem& p) {
          p.with_lse();
          p.arguments.lse->strides = {80, 20, 1};
        }},
@@ -97,8 +109,13 @@ TEST(Arguments, StridesThatAreFine) {
 TEST(Arguments, Refusals) {
   const std::pair<const char*, std::function<void(Problem&)>> cases[] = {
       {"q has 3 dimensions, expected 4 (batch, sequence, heads, head_dim)",
-       [](Problem& p) { p.arguments.q.shape = {20, 4, 64}; }},
-      {"k has 2 strides, expected 4 or none (contiguous)", [](Problem& p) { p.arguments.k.strides = {64, 1}; }},
+       [](Problem& p) {
+         p.arguments.q.shape = {20, 4, 64};
+       }},
+      {"k has 2 strides, expected 4 or none (contiguous)",
+       [](Problem& p) {
+         p.arguments.k.strides = {64, 1};
+       }},
       {"v is fp16, the spec says bf16", [](Problem& p) { p.arguments.v.dtype = DataType::fp16; }},
       {"out is fp32, the spec says bf16", [](Problem& p) { p.arguments.out.dtype = DataType::fp32; }},
       {"k: sequence dimension is -1, expected at least 0", [](Problem& p) { p.arguments.k.shape[1] = -1; }},
@@ -111,23 +128,37 @@ TEST(Arguments, Refusals) {
        [](Problem& p) { p.arguments.q.shape[2] = 5; }},
       {"k: head dimension is 4, expected 2 (q's 4 divided by the spec's gqa_ratio 2)",
        [](Problem& p) { p.arguments.k.shape[2] = 4; }},
-      {"v: sequence dimension is 31, expected 30 (that of k)", [](Problem& p) { p.arguments.v.shape[1] = 31; }},
-      {"out: sequence dimension is 21, expected 20 (that of q)", [](Problem& p) { p.arguments.out.shape[1] = 21; }},
+      {"v: sequence dimension is 31, expected 30 (that of k)",
+       [](Problem& p) { p.arguments.v.shape[1] = 31; }},
+      {"out: sequence dimension is 21, expected 20 (that of q)",
+       [](Problem& p) { p.arguments.out.shape[1] = 21; }},
       {"out: head dimension is 2, expected 4 (that of q)", [](Problem& p) { p.arguments.out.shape[2] = 2; }},
       {"q: data is null", [](Problem& p) { p.arguments.q.data = nullptr; }},
       {"expected a multiple of 16 bytes", [](Problem& p) { p.arguments.v.data = memory + 8; }},
       {"q: head_dim stride is 2, expected 1 (the last dimension must be contiguous)",
-       [](Problem& p) { p.arguments.q.strides = {20480, 512, 128, 2}; }},
+       [](Problem& p) {
+         p.arguments.q.strides = {20480, 512, 128, 2};
+       }},
       {"k: sequence stride is -128, expected at least 0",
-       [](Problem& p) { p.arguments.k.strides = {3840, -128, 64, 1}; }},
+       [](Problem& p) {
+         p.arguments.k.strides = {3840, -128, 64, 1};
+       }},
       {"k: head stride is 68 elements, expected a multiple of 8 (16 bytes)",
-       [](Problem& p) { p.arguments.k.strides = {8000, 136, 68, 1}; }},
+       [](Problem& p) {
+         p.arguments.k.strides = {8000, 136, 68, 1};
+       }},
       {"q: its strides reach beyond 2^59 elements",
-       [](Problem& p) { p.arguments.q.strides = {int64_t{1} << 60, 256, 64, 1}; }},
+       [](Problem& p) {
+         p.arguments.q.strides = {int64_t{1} << 60, 256, 64, 1};
+       }},
       {"out: its elements overlap: sequence stride is 64, expected at least 128",
-       [](Problem& p) { p.arguments.out.strides = {2560, 64, 32, 1}; }},
+       [](Problem& p) {
+         p.arguments.out.strides = {2560, 64, 32, 1};
+       }},
       {"out: its elements overlap: batch stride is 0, expected at least 1",
-       [](Problem& p) { p.arguments.out.strides = {0, 128, 32, 1}; }},
+       [](Problem& p) {
+         p.arguments.out.strides = {0, 128, 32, 1};
+       }},
       {"lse is missing: the spec says `lse: true`", [](Problem& p) { p.spec.lse = true; }},
       {"lse was given, but the spec does not say `lse: true`",
        [](Problem& p) {
@@ -163,7 +194,8 @@ TEST(Arguments, Refusals) {
          p.spec.softmax_scale_at_launch = true;
          p.arguments.softmax_scale = -1;
        }},
-      {"softmax_scale is nan", [](Problem& p) {
+      {"softmax_scale is nan",
+       [](Problem& p) {
          p.spec.softmax_scale_at_launch = true;
          p.arguments.softmax_scale = NAN;
        }},
@@ -171,7 +203,8 @@ TEST(Arguments, Refusals) {
   for (const auto& [message, change] : cases) {
     Problem problem;
     change(problem);
-    EXPECT_NE(refusal(problem).find(message), std::string::npos) << "expected: " << message << "\ngot: " << refusal(problem);
+    EXPECT_NE(refusal(problem).find(message), std::string::npos)
+        << "expected: " << message << "\ngot: " << refusal(problem);
   }
 }
 

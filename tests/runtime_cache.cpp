@@ -1,7 +1,7 @@
 #include "runtime/cache.h"
 
-#include <gtest/gtest.h>
 #include <fcntl.h>
+#include <gtest/gtest.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 
@@ -35,15 +35,25 @@ CacheEntry example_entry(const CacheKey& key) {
   entry.schedule = "m 64";
   entry.target = "sm_80";
   entry.kernel_name = "attention_forward";
-  entry.compiled.image = std::string("\x7f" "ELF\0image", 10);
-  entry.compiled.report = {.compiler = "fake", .command = "fake -a", .milliseconds = 1.5, .registers = 7,
-                           .spill_bytes = 8, .shared_memory = 9, .notes = {"one", "two"}};
+  entry.compiled.image = std::string(
+      "\x7f"
+      "ELF\0image",
+      10);
+  entry.compiled.report = {.compiler = "fake",
+                           .command = "fake -a",
+                           .milliseconds = 1.5,
+                           .registers = 7,
+                           .spill_bytes = 8,
+                           .shared_memory = 9,
+                           .notes = {"one", "two"}};
   return entry;
 }
 
 const CacheKey example_key{std::string(32, 'a'), std::string(32, 'b')};
 
-KernelCache::Options in(const fs::path& directory) { return {.directory = directory}; }
+KernelCache::Options in(const fs::path& directory) {
+  return {.directory = directory};
+}
 
 /// Asks the cache; whether it had to compile.
 bool compiles(KernelCache& cache, const CacheKey& key = example_key) {
@@ -110,7 +120,9 @@ TEST(Cache, BadEntriesAreRebuiltWithOneWarning) {
       {"body bit", [](std::string& bytes) { bytes[bytes.size() / 2] ^= 1; }},
       {"checksum bit", [](std::string& bytes) { bytes[bytes.size() - 3] ^= 2; }},
       {"another key's entry",
-       [](std::string& bytes) { bytes = encode_entry(example_entry({std::string(32, 'a'), std::string(32, 'c')})); }},
+       [](std::string& bytes) {
+         bytes = encode_entry(example_entry({std::string(32, 'a'), std::string(32, 'c')}));
+       }},
   };
   for (const auto& [name, damage] : cases) {
     TemporaryDirectory directory;
@@ -149,20 +161,30 @@ TEST(Cache, KeysFollowWhatIsCompiled) {
   const Target& target = target_by_name("sm_80");
   auto key_of = [&](const std::string& yaml) {
     AttentionSpec spec = parse_spec(yaml, "spec");
-    return cache.key(emit(spec, choose_schedule(spec, target), target, Backend::device), target, false, &compiler).name();
+    return cache
+        .key(emit(spec, choose_schedule(spec, target), target, Backend::device), target, false, &compiler)
+        .name();
   };
   const std::string base =
       "name: base\nhead_dim: 64\ndtype: bf16\ngqa_ratio: 4\nmask: causal\nlayout: bshd\n"
       "blocks: {m: 64, n: 64, stages: 2, warps: 4}\nsoftmax_scale: 0.125\nsoftcap: 30\nlse: true\n";
   const std::pair<const char*, const char*> changes[] = {
-      {"head_dim: 64", "head_dim: 72"}, {"head_dim: 64", "head_dim: {qk: 64, v: 72}"},
-      {"bf16", "fp16"},                 {"gqa_ratio: 4", "gqa_ratio: 5"},
-      {"causal", "none"},               {"causal", "causal_top_left"},
-      {"causal", "{window: [8, 0]}"},   {"bshd", "bhsd"},
-      {"m: 64", "m: 128"},              {"n: 64", "n: 32"},
-      {"stages: 2", "stages: 3"},       {"warps: 4", "warps: 2"},
-      {"0.125", "0.126"},               {"0.125", "launch"},
-      {"softcap: 30", "softcap: 31"},   {"lse: true", "lse: false"},
+      {"head_dim: 64", "head_dim: 72"},
+      {"head_dim: 64", "head_dim: {qk: 64, v: 72}"},
+      {"bf16", "fp16"},
+      {"gqa_ratio: 4", "gqa_ratio: 5"},
+      {"causal", "none"},
+      {"causal", "causal_top_left"},
+      {"causal", "{window: [8, 0]}"},
+      {"bshd", "bhsd"},
+      {"m: 64", "m: 128"},
+      {"n: 64", "n: 32"},
+      {"stages: 2", "stages: 3"},
+      {"warps: 4", "warps: 2"},
+      {"0.125", "0.126"},
+      {"0.125", "launch"},
+      {"softcap: 30", "softcap: 31"},
+      {"lse: true", "lse: false"},
   };
   std::vector<std::string> keys = {key_of(base)};
   for (const auto& [from, to] : changes) {
@@ -172,10 +194,12 @@ TEST(Cache, KeysFollowWhatIsCompiled) {
     EXPECT_EQ(std::count(keys.begin(), keys.end(), key), 0) << from << " -> " << to;
     keys.push_back(key);
   }
-  EXPECT_EQ(key_of("# a comment\nlse:   true\nsoftcap: 30.0\nmask: causal\nlayout: bshd\ngqa_ratio: 4\nname: other\n"
-                   "softmax_scale: 1.25e-1\nhead_dim: {v: 64, qk: 64}\ndtype: bf16\n"
-                   "blocks: {warps: 4, n: 64, stages: 2, m: 64}\n"),
-            keys[0]);
+  EXPECT_EQ(
+      key_of(
+          "# a comment\nlse:   true\nsoftcap: 30.0\nmask: causal\nlayout: bshd\ngqa_ratio: 4\nname: other\n"
+          "softmax_scale: 1.25e-1\nhead_dim: {v: 64, qk: 64}\ndtype: bf16\n"
+          "blocks: {warps: 4, n: 64, stages: 2, m: 64}\n"),
+      keys[0]);
 
   const AttentionSpec spec = parse_spec(base, "spec");
   const Source source = emit(spec, choose_schedule(spec, target), target, Backend::device);
@@ -255,7 +279,8 @@ TEST(Cache, DirectoriesOfOthersAreRefused) {
   if (geteuid() == 0) {
     fs::create_directory(directory / "foreign");
     ASSERT_EQ(chown((directory / "foreign").c_str(), 12345, 0), 0);
-    EXPECT_NE(untrusted_because(directory / "foreign").find("belongs to another user (uid 12345)"), std::string::npos);
+    EXPECT_NE(untrusted_because(directory / "foreign").find("belongs to another user (uid 12345)"),
+              std::string::npos);
   }
   WarningRecorder warnings;
   KernelCache cache(in(directory / "open"));
@@ -318,8 +343,10 @@ TEST(Cache, HashedBytesAreKeptOnRequest) {
   const Source source{.text = "int x;\n", .file_name = "f.cu", .kernel_name = "f"};
   ScopedEnvironment variable("TILEWRIGHT_CACHE_DEBUG", "1");
   const CacheKey key = cache.key(source, target_by_name("sm_80"), false, &compiler);
-  EXPECT_NE(test::read_text(directory / "cache/hashed" / (key.source + ".txt")).find("int x;"), std::string::npos);
-  EXPECT_NE(test::read_text(directory / "cache/hashed" / (key.compiler + ".txt")).find("fake 1"), std::string::npos);
+  EXPECT_NE(test::read_text(directory / "cache/hashed" / (key.source + ".txt")).find("int x;"),
+            std::string::npos);
+  EXPECT_NE(test::read_text(directory / "cache/hashed" / (key.compiler + ".txt")).find("fake 1"),
+            std::string::npos);
 }
 
 TEST(Cache, OneCompileForManyThreads) {

@@ -23,7 +23,8 @@ TEST(CompilerLog, RegistersAndSpills) {
 TEST(CompilerLog, AdviceAndWarningsAreKept) {
   CompileReport report;
   read_compiler_log(
-      "ptxas info    : (C7508) Potential Performance Loss: 'setmaxnreg' ignored to maintain minimum register\n"
+      "ptxas info    : (C7508) Potential Performance Loss: 'setmaxnreg' ignored to maintain minimum "
+      "register\n"
       "ptxas info    : (C7510) Potential Performance Loss: wgmma.mma_async instructions are serialized\r\n"
       "kernel.cu(3): warning #550-D: variable \"x\" was set but never used\n"
       "ptxas info    : Used 40 registers",

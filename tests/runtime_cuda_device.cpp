@@ -1,5 +1,5 @@
-// The way through a CUDA device, on a driver and a compiler that are stand-ins. Each test runs in a child process: both
-// libraries are loaded once a process.
+// The way through a CUDA device, on a driver and a compiler that are stand-ins. Each test runs in a child
+// process: both libraries are loaded once a process.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -38,8 +38,12 @@ class CudaDeviceTest : public testing::Test {
   const AttentionSpec spec_ = parse_spec("{head_dim: 64, blocks: {m: 64}}", "spec");
 };
 
-#define IN_CHILD(...) \
-  EXPECT_EQ(test::in_child([&]() -> int { __VA_ARGS__; return testing::Test::HasFailure(); }), 0)
+#define IN_CHILD(...)                             \
+  EXPECT_EQ(test::in_child([&]() -> int {         \
+              __VA_ARGS__;                        \
+              return testing::Test::HasFailure(); \
+            }),                                   \
+            0)
 
 TEST_F(CudaDeviceTest, CompilesLoadsAndLaunches) {
   IN_CHILD({
@@ -59,11 +63,12 @@ TEST_F(CudaDeviceTest, CompilesLoadsAndLaunches) {
       EXPECT_EQ(kernel->report().registers, 42) << "asked of the driver where the compiler does not say";
       launch(*kernel, runtime, reinterpret_cast<Stream>(77));
       const int shared = kernel->source().shared_memory;
-      EXPECT_EQ(log(), "retain primary\nload image of --gpu-architecture=sm_90a --std=c++17 --ptxas-optio\n"
-                       "function attention_forward\n" +
-                           (shared > 48 * 1024 ? "shared memory " + std::to_string(shared) + "\n" : "") +
-                           "launch grid 12 1 1 threads " + std::to_string(kernel->source().threads) + " shared " +
-                           std::to_string(shared) + " stream 77 context primary\n");
+      EXPECT_EQ(log(),
+                "retain primary\nload image of --gpu-architecture=sm_90a --std=c++17 --ptxas-optio\n"
+                "function attention_forward\n" +
+                    (shared > 48 * 1024 ? "shared memory " + std::to_string(shared) + "\n" : "") +
+                    "launch grid 12 1 1 threads " + std::to_string(kernel->source().threads) + " shared " +
+                    std::to_string(shared) + " stream 77 context primary\n");
     }
     EXPECT_TRUE(log().ends_with("unload\nrelease primary\n")) << log();
   });
@@ -117,7 +122,8 @@ TEST_F(CudaDeviceTest, DeviceTooOld) {
   ScopedEnvironment capability("FAKE_DRIVER_CAPABILITY", "7.5");
   IN_CHILD({
     const std::string message = test::message_of<Error>([&] { Runtime runtime(options()); });
-    EXPECT_NE(message.find("no kernels for CUDA device 0: compute capability 7.5"), std::string::npos) << message;
+    EXPECT_NE(message.find("no kernels for CUDA device 0: compute capability 7.5"), std::string::npos)
+        << message;
   });
 }
 
@@ -150,7 +156,8 @@ TEST_F(CudaDeviceTest, IncompleteDriver) {
 TEST_F(CudaDeviceTest, DriverWithoutDevices) {
   ScopedEnvironment none("FAKE_DRIVER_DEVICES", "0");
   IN_CHILD({
-    EXPECT_EQ(test::message_of<Error>([&] { Runtime runtime(options()); }), "the CUDA driver 12.4 sees no device");
+    EXPECT_EQ(test::message_of<Error>([&] { Runtime runtime(options()); }),
+              "the CUDA driver 12.4 sees no device");
     EXPECT_TRUE(Runtime(options(DeviceChoice::Kind::automatic)).is_simulator());
   });
 }

@@ -39,7 +39,8 @@ TEST(Environment, NumbersNameTheirVariableWhenTheyAreNone) {
   for (const char* bad : {"soon", "5s", "-1", "inf", "nan"}) {
     ScopedEnvironment set("TILEWRIGHT_LOCK_SECONDS", bad);
     std::string message = test::message_of<Error>([] { environment_number(Variable::lock_seconds); });
-    EXPECT_NE(message.find("TILEWRIGHT_LOCK_SECONDS is '" + std::string(bad) + "'"), std::string::npos) << message;
+    EXPECT_NE(message.find("TILEWRIGHT_LOCK_SECONDS is '" + std::string(bad) + "'"), std::string::npos)
+        << message;
   }
 }
 

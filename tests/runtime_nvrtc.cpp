@@ -44,7 +44,10 @@ TEST(Nvrtc, CompilesForEveryTarget) {
     EXPECT_EQ(compiled.report.shared_memory, 1024);
     EXPECT_TRUE(compiled.report.compiler.starts_with("NVRTC 1")) << compiled.report.compiler;
     EXPECT_FALSE(compiled.is_ptx) << target.name;
-    EXPECT_TRUE(compiled.image.starts_with("\x7f" "ELF")) << target.name;
+    EXPECT_TRUE(
+        compiled.image.starts_with("\x7f"
+                                   "ELF"))
+        << target.name;
     EXPECT_TRUE(compiled.report.notes.empty()) << compiled.report.notes[0];
   }
 }
@@ -68,8 +71,8 @@ TEST(Nvrtc, FailuresCarryLogCommandAndSource) {
   Source source = tiny_source();
   source.text = "extern \"C\" __global__ void tiny() { __frobnicate(); }\n";
   try {
-    build_kernel_with(compiler, "", cache, parse_spec("head_dim: 64", "spec"), {}, source, target_by_name("sm_80"),
-                      false);
+    build_kernel_with(compiler, "", cache, parse_spec("head_dim: 64", "spec"), {}, source,
+                      target_by_name("sm_80"), false);
     FAIL() << "compiled";
   } catch (const CompileError& error) {
     EXPECT_EQ(error.kind(), ErrorKind::compile);
@@ -110,11 +113,13 @@ TEST(Nvrtc, AnOlderReleaseMakesPtx) {
   };
   for (const auto& [known, target, expected] : cases) {
     ScopedEnvironment architectures("FAKE_NVRTC_ARCHITECTURES", known);
-    CompiledImage compiled = make_nvrtc_compiler(fake_nvrtc)->compile(tiny_source(), target_by_name(target), false);
+    CompiledImage compiled =
+        make_nvrtc_compiler(fake_nvrtc)->compile(tiny_source(), target_by_name(target), false);
     EXPECT_TRUE(compiled.is_ptx) << target;
     EXPECT_NE(compiled.image.find(expected), std::string::npos) << compiled.image;
     ASSERT_EQ(compiled.report.notes.size(), 1u);
-    EXPECT_NE(compiled.report.notes[0].find("NVRTC 12.4 does not know " + std::string(target)), std::string::npos);
+    EXPECT_NE(compiled.report.notes[0].find("NVRTC 12.4 does not know " + std::string(target)),
+              std::string::npos);
   }
 }
 
@@ -123,7 +128,8 @@ TEST(Nvrtc, AReleaseThatCannotServeSaysWhichCan) {
   std::string message = test::message_of<Error>(
       [] { make_nvrtc_compiler(fake_nvrtc)->compile(tiny_source(), target_by_name("sm_90a"), false); });
   EXPECT_NE(message.find("NVRTC 12.4"), std::string::npos) << message;
-  EXPECT_NE(message.find("knows compute capabilities 10.0 to 12.0 and cannot serve sm_90a"), std::string::npos);
+  EXPECT_NE(message.find("knows compute capabilities 10.0 to 12.0 and cannot serve sm_90a"),
+            std::string::npos);
 }
 
 // Case I4.
@@ -135,7 +141,8 @@ TEST(Nvrtc, MissingBuiltinsAreOneError) {
   } catch (const Error& error) {
     EXPECT_EQ(error.kind(), ErrorKind::environment);
     const std::string message = error.what();
-    for (const char* part : {fake_nvrtc, "version 12.4", "libnvrtc-builtins.so.12.4", "fakes/libnvrtc-builtins"})
+    for (const char* part :
+         {fake_nvrtc, "version 12.4", "libnvrtc-builtins.so.12.4", "fakes/libnvrtc-builtins"})
       EXPECT_NE(message.find(part), std::string::npos) << part << " in: " << message;
   }
 }
@@ -143,9 +150,11 @@ TEST(Nvrtc, MissingBuiltinsAreOneError) {
 // Case I5.
 TEST(Nvrtc, NotesOfASuccessAreKept) {
   TemporaryDirectory directory;
-  test::write_text(directory / "log", "ptxas info : (C7508) 'setmaxnreg' ignored\nptxas info : Used 33 registers\n");
+  test::write_text(directory / "log",
+                   "ptxas info : (C7508) 'setmaxnreg' ignored\nptxas info : Used 33 registers\n");
   ScopedEnvironment log("FAKE_NVRTC_LOG", (directory / "log").string());
-  CompiledImage compiled = make_nvrtc_compiler(fake_nvrtc)->compile(tiny_source(), target_by_name("sm_80"), false);
+  CompiledImage compiled =
+      make_nvrtc_compiler(fake_nvrtc)->compile(tiny_source(), target_by_name("sm_80"), false);
   EXPECT_EQ(compiled.report.registers, 33);
   ASSERT_EQ(compiled.report.notes.size(), 1u);
 }
@@ -155,12 +164,14 @@ TEST(Nvrtc, TooOldOrNoLibrary) {
   test::write_text(directory / "text.so", "no library");
   EXPECT_NE(test::message_of<Error>([&] { load_nvrtc(directory / "text.so"); }).find("cannot load NVRTC"),
             std::string::npos);
-  EXPECT_NE(test::message_of<Error>([&] { load_nvrtc(TILEWRIGHT_BINARY_DIR "/fakes/fake_driver.so"); })
-                .find("lacks nvrtcGetErrorString: it is no NVRTC of version 12 or newer"),
+  EXPECT_NE(test::message_of<Error>([&] {
+              load_nvrtc(TILEWRIGHT_BINARY_DIR "/fakes/fake_driver.so");
+            }).find("lacks nvrtcGetErrorString: it is no NVRTC of version 12 or newer"),
             std::string::npos);
   ScopedEnvironment version("FAKE_NVRTC_VERSION", "11.8");
-  EXPECT_NE(test::message_of<Error>([&] { load_nvrtc(fake_nvrtc); }).find("NVRTC 11.8, 12.0 or newer is needed"),
-            std::string::npos);
+  EXPECT_NE(
+      test::message_of<Error>([&] { load_nvrtc(fake_nvrtc); }).find("NVRTC 11.8, 12.0 or newer is needed"),
+      std::string::npos);
 }
 
 TEST(Nvrtc, TheVariableNamesAFileOrADirectory) {
@@ -182,7 +193,9 @@ TEST(Nvrtc, PlacesByTheirOrder) {
   ScopedEnvironment environment("VIRTUAL_ENV", directory.path().string());
   for (const char* python : {"python3.9", "python3.11"}) fs::create_directories(directory / "lib" / python);
   const auto places = nvrtc_directories();
-  auto position = [&](const fs::path& place) { return std::find(places.begin(), places.end(), place) - places.begin(); };
+  auto position = [&](const fs::path& place) {
+    return std::find(places.begin(), places.end(), place) - places.begin();
+  };
   const fs::path wheel = directory / "lib/python3.11/site-packages/nvidia/cu13/lib";
   EXPECT_EQ(position("/first"), 0);
   EXPECT_EQ(position("/second"), 1);
@@ -194,10 +207,12 @@ TEST(Nvrtc, PlacesByTheirOrder) {
 
 // NVRTC that the process has loaded comes before LD_LIBRARY_PATH; so this runs before anything loads it.
 TEST(Nvrtc, FoundInTheLoadersPath) {
-  if (test::read_text("/proc/self/maps").find("libnvrtc.so") != std::string::npos) GTEST_SKIP() << "NVRTC is loaded";
+  if (test::read_text("/proc/self/maps").find("libnvrtc.so") != std::string::npos)
+    GTEST_SKIP() << "NVRTC is loaded";
   TemporaryDirectory directory;
   fs::create_symlink(fake_nvrtc, directory / "libnvrtc.so.12");
-  ScopedEnvironment none("TILEWRIGHT_NVRTC", std::nullopt), path("LD_LIBRARY_PATH", directory.path().string());
+  ScopedEnvironment none("TILEWRIGHT_NVRTC", std::nullopt),
+      path("LD_LIBRARY_PATH", directory.path().string());
   EXPECT_EQ(find_nvrtc(), directory / "libnvrtc.so.12");
 }
 

@@ -107,7 +107,8 @@ TEST(FileLock, OneHolderAtATime) {
     EXPECT_TRUE(first.held());
     FileLock second(file, std::chrono::milliseconds(10));
     EXPECT_FALSE(second.held());
-    EXPECT_EQ(test::in_child([&] { return FileLock(file, std::chrono::milliseconds(10)).held() ? 1 : 0; }), 0);
+    EXPECT_EQ(test::in_child([&] { return FileLock(file, std::chrono::milliseconds(10)).held() ? 1 : 0; }),
+              0);
   }
   EXPECT_FALSE(std::filesystem::exists(file));
   EXPECT_TRUE(FileLock(file, std::chrono::seconds(0)).held());

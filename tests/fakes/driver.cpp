@@ -1,4 +1,5 @@
-// A CUDA driver with one device and no GPU, for the tests of everything around a launch. The environment tells it:
+// A CUDA driver with one device and no GPU, for the tests of everything around a launch. The environment
+// tells it:
 //   FAKE_DRIVER_CAPABILITY=9.0   the device's compute capability
 //   FAKE_DRIVER_DEVICES=1        how many there are
 //   FAKE_DRIVER_LOG=FILE         gets a line for each call that matters
@@ -41,14 +42,24 @@ thread_local int depth = 0;
 
 #define EXPORT extern "C" __attribute__((visibility("default")))
 
-EXPORT CUresult cuInit(unsigned) { return CUDA_SUCCESS; }
-EXPORT CUresult cuDriverGetVersion(int* version) { return *version = 12040, CUDA_SUCCESS; }
-EXPORT CUresult cuGetErrorName(CUresult, const char** text) { return *text = "CUDA_ERROR_FAKE", CUDA_SUCCESS; }
-EXPORT CUresult cuGetErrorString(CUresult, const char** text) { return *text = "as asked", CUDA_SUCCESS; }
+EXPORT CUresult cuInit(unsigned) {
+  return CUDA_SUCCESS;
+}
+EXPORT CUresult cuDriverGetVersion(int* version) {
+  return *version = 12040, CUDA_SUCCESS;
+}
+EXPORT CUresult cuGetErrorName(CUresult, const char** text) {
+  return *text = "CUDA_ERROR_FAKE", CUDA_SUCCESS;
+}
+EXPORT CUresult cuGetErrorString(CUresult, const char** text) {
+  return *text = "as asked", CUDA_SUCCESS;
+}
 EXPORT CUresult cuDeviceGetCount(int* count) {
   return *count = std::atoi(setting("FAKE_DRIVER_DEVICES", "1").c_str()), CUDA_SUCCESS;
 }
-EXPORT CUresult cuDeviceGet(CUdevice* device, int ordinal) { return *device = ordinal, CUDA_SUCCESS; }
+EXPORT CUresult cuDeviceGet(CUdevice* device, int ordinal) {
+  return *device = ordinal, CUDA_SUCCESS;
+}
 EXPORT CUresult cuDeviceGetName(char* name, int length, CUdevice) {
   return std::snprintf(name, length, "Fake GPU"), CUDA_SUCCESS;
 }
@@ -61,19 +72,31 @@ EXPORT CUresult cuDeviceGetAttribute(int* value, CUdevice_attribute attribute, C
 EXPORT CUresult cuDevicePrimaryCtxRetain(CUcontext* context, CUdevice) {
   return log("retain primary"), *context = primary, CUDA_SUCCESS;
 }
-EXPORT CUresult cuDevicePrimaryCtxRelease_v2(CUdevice) { return log("release primary"), CUDA_SUCCESS; }
+EXPORT CUresult cuDevicePrimaryCtxRelease_v2(CUdevice) {
+  return log("release primary"), CUDA_SUCCESS;
+}
 EXPORT CUresult cuCtxGetCurrent(CUcontext* context) {
   return *context = depth ? stack[depth - 1] : nullptr, CUDA_SUCCESS;
 }
-EXPORT CUresult cuCtxGetDevice(CUdevice* device) { return *device = 0, CUDA_SUCCESS; }
-EXPORT CUresult cuCtxPushCurrent_v2(CUcontext context) { return stack[depth++] = context, CUDA_SUCCESS; }
-EXPORT CUresult cuCtxPopCurrent_v2(CUcontext* context) { return *context = stack[--depth], CUDA_SUCCESS; }
-EXPORT CUresult cuCtxSynchronize() { return CUDA_SUCCESS; }
+EXPORT CUresult cuCtxGetDevice(CUdevice* device) {
+  return *device = 0, CUDA_SUCCESS;
+}
+EXPORT CUresult cuCtxPushCurrent_v2(CUcontext context) {
+  return stack[depth++] = context, CUDA_SUCCESS;
+}
+EXPORT CUresult cuCtxPopCurrent_v2(CUcontext* context) {
+  return *context = stack[--depth], CUDA_SUCCESS;
+}
+EXPORT CUresult cuCtxSynchronize() {
+  return CUDA_SUCCESS;
+}
 EXPORT CUresult cuModuleLoadDataEx(CUmodule* module, const void* image, unsigned, CUjit_option*, void**) {
   log("load " + std::string(static_cast<const char*>(image)).substr(0, 60));
   return *module = reinterpret_cast<CUmodule>(0x2000), CUDA_SUCCESS;
 }
-EXPORT CUresult cuModuleUnload(CUmodule) { return log("unload"), CUDA_SUCCESS; }
+EXPORT CUresult cuModuleUnload(CUmodule) {
+  return log("unload"), CUDA_SUCCESS;
+}
 EXPORT CUresult cuModuleGetFunction(CUfunction* function, CUmodule, const char* name) {
   log(std::string("function ") + name);
   return *function = reinterpret_cast<CUfunction>(0x3000), CUDA_SUCCESS;
@@ -81,9 +104,12 @@ EXPORT CUresult cuModuleGetFunction(CUfunction* function, CUmodule, const char* 
 EXPORT CUresult cuFuncSetAttribute(CUfunction, CUfunction_attribute, int value) {
   return log("shared memory " + std::to_string(value)), CUDA_SUCCESS;
 }
-EXPORT CUresult cuFuncGetAttribute(int* value, CUfunction_attribute, CUfunction) { return *value = 42, CUDA_SUCCESS; }
-EXPORT CUresult cuLaunchKernel(CUfunction, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x, unsigned,
-                               unsigned, unsigned shared_memory, CUstream stream, void**, void**) {
+EXPORT CUresult cuFuncGetAttribute(int* value, CUfunction_attribute, CUfunction) {
+  return *value = 42, CUDA_SUCCESS;
+}
+EXPORT CUresult cuLaunchKernel(CUfunction, unsigned grid_x, unsigned grid_y, unsigned grid_z,
+                               unsigned block_x, unsigned, unsigned, unsigned shared_memory, CUstream stream,
+                               void**, void**) {
   log("launch grid " + std::to_string(grid_x) + " " + std::to_string(grid_y) + " " + std::to_string(grid_z) +
       " threads " + std::to_string(block_x) + " shared " + std::to_string(shared_memory) + " stream " +
       std::to_string(reinterpret_cast<size_t>(stream)) + " context " +

@@ -1,4 +1,5 @@
-// An NVRTC that compiles nothing, for the tests of everything around it. The environment tells it how to behave:
+// An NVRTC that compiles nothing, for the tests of everything around it. The environment tells it how to
+// behave:
 //   FAKE_NVRTC_VERSION=12.4          what it says it is
 //   FAKE_NVRTC_ARCHITECTURES=80,90   what it knows
 //   FAKE_NVRTC_FAIL=builtins|source  how compiles fail
@@ -65,8 +66,9 @@ __attribute__((visibility("default"))) nvrtcResult nvrtcGetSupportedArchs(int* n
   return NVRTC_SUCCESS;
 }
 
-__attribute__((visibility("default"))) nvrtcResult nvrtcCreateProgram(nvrtcProgram* program, const char*, const char*,
-                                                                      int, const char* const*, const char* const*) {
+__attribute__((visibility("default"))) nvrtcResult nvrtcCreateProgram(nvrtcProgram* program, const char*,
+                                                                      const char*, int, const char* const*,
+                                                                      const char* const*) {
   *program = new _nvrtcProgram;
   return NVRTC_SUCCESS;
 }
@@ -103,7 +105,8 @@ __attribute__((visibility("default"))) nvrtcResult nvrtcCompileProgram(nvrtcProg
   return NVRTC_SUCCESS;
 }
 
-__attribute__((visibility("default"))) nvrtcResult nvrtcGetProgramLogSize(nvrtcProgram program, size_t* size) {
+__attribute__((visibility("default"))) nvrtcResult nvrtcGetProgramLogSize(nvrtcProgram program,
+                                                                          size_t* size) {
   *size = program->log.size() + 1;
   return NVRTC_SUCCESS;
 }

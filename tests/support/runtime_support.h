@@ -95,7 +95,9 @@ inline int wait_for(pid_t child) {
   return WIFEXITED(status) ? WEXITSTATUS(status) : 1000 + WTERMSIG(status);
 }
 
-inline int in_child(const std::function<int()>& work) { return wait_for(start_child(work)); }
+inline int in_child(const std::function<int()>& work) {
+  return wait_for(start_child(work));
+}
 
 inline std::string read_text(const std::filesystem::path& file) {
   std::ifstream stream(file, std::ios::binary);
