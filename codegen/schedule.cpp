@@ -9,8 +9,8 @@ namespace {
 
 int round_up(int value, int multiple) { return (value + multiple - 1) / multiple * multiple; }
 
-// templates/sm80/tile.cuh: columns padded to 16, rows pitched at an odd number of 16-byte chunks.
-int row_bytes(int head_dim) { return (round_up(head_dim, 16) / 8 | 1) * 16; }
+// templates/sm80/tile.cuh: columns padded to 16, two bytes each.
+int row_bytes(int head_dim) { return round_up(head_dim, 16) * 2; }
 
 std::string text(int value) { return std::to_string(value); }
 

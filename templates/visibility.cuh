@@ -36,15 +36,17 @@ __device__ __forceinline__ KeyTiles key_tiles(const ForwardParameters& p, int ro
   return tiles;
 }
 
-/// Keys [low, high) that one row sees, counted from `key`.
+/// The mask's limits on the keys of one row, counted from some key: it sees low <= key < high. The next row's are one
+/// higher. Saturated at 2^30, far beyond any tile.
 struct KeyLimits {
   int low, high;
 };
 
 __device__ __forceinline__ KeyLimits key_limits(const ForwardParameters& p, int row, int key) {
+  constexpr long long far = 1 << 30;
   const long long position = (long long)row + diagonal_shift(p) - key;
-  KeyLimits limits = {0, p.seqlen_kv - key};
-  if (limited_left) limits.low = (int)clamp(position - window_left, 0, block_n);
-  if (limited_right) limits.high = (int)clamp(position + window_right + 1, 0, limits.high);
+  KeyLimits limits = {(int)-far, (int)far};
+  if (limited_left) limits.low = (int)clamp(position - window_left, -far, far);
+  if (limited_right) limits.high = (int)clamp(position + window_right + 1, -far, far);
   return limits;
 }

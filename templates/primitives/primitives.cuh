@@ -5,8 +5,9 @@ PRIMITIVE int thread_index()
 DEVICE { int index; asm("mov.u32 %0, %%tid.x;" : "=r"(index)); return index; }
 SIMULATOR { return simulator->thread_index(); }
 
+/// Volatile, so that a second call reads it again instead of holding what was computed from the first.
 PRIMITIVE int block_index()
-DEVICE { int index; asm("mov.u32 %0, %%ctaid.x;" : "=r"(index)); return index; }
+DEVICE { int index; asm volatile("mov.u32 %0, %%ctaid.x;" : "=r"(index)); return index; }
 SIMULATOR { return simulator->block_index(); }
 
 /// Address of the block's dynamic shared memory in the shared window; all shared addresses are 32-bit offsets from it.
@@ -18,6 +19,11 @@ DEVICE {
   return address;
 }
 SIMULATOR { return 0; }
+
+/// The same value, of which the compiler knows nothing: what is derived from it inside a loop is not kept over the loop.
+PRIMITIVE u32 opaque(u32 value)
+DEVICE { asm volatile("" : "+r"(value)); return value; }
+SIMULATOR { return value; }
 
 /// All threads of the block meet; orders shared and global memory among them (9.7.13.1).
 PRIMITIVE void block_barrier()

@@ -1,60 +1,67 @@
 // The forward kernel: one block computes one tile of query rows of one head, from the last visible key to the first.
 
-/// Walks down the tiles of K and V. Only the first tile loaded, the last one of the sequence, can be partial.
+/// This thread's place in the next tile of K and of V; both walk down.
 struct KeyValueSource {
   const u16* k;
   const u16* v;
-  int tiles_left;  // not yet loaded
-  int live_keys;   // of the next tile
 };
 
+/// Starts loading tile `j` unless the walk ends before it. Only the last tile of the sequence, the first loaded, is `partial`.
 template <bool partial>
-__device__ __forceinline__ void load_keys(const ForwardParameters& p, KeyValueSource& source, u32 tile) {
-  if (source.tiles_left > 0) load_tile<block_n, head_dim_qk, partial>(tile, source.k, p.k.row_stride, source.live_keys);
+__device__ __forceinline__ void load_keys(const ForwardParameters& p, KeyValueSource& source, u32 tile, int j, int begin) {
+  if (j >= begin) load_tile<block_n, head_dim_qk, partial>(tile, source.k, p.k.row_stride, p.seqlen_kv - j * block_n);
   source.k -= block_n * p.k.row_stride;
 }
 
 template <bool partial>
-__device__ __forceinline__ void load_values(const ForwardParameters& p, KeyValueSource& source, u32 tile) {
-  if (source.tiles_left > 0) load_tile<block_n, head_dim_v, partial>(tile, source.v, p.v.row_stride, source.live_keys);
+__device__ __forceinline__ void load_values(const ForwardParameters& p, KeyValueSource& source, u32 tile, int j, int begin) {
+  if (j >= begin) load_tile<block_n, head_dim_v, partial>(tile, source.v, p.v.row_stride, p.seqlen_kv - j * block_n);
   source.v -= block_n * p.v.row_stride;
-  source.live_keys = block_n;
-  --source.tiles_left;
+}
+
+/// Which tile of query rows a block computes.
+struct BlockPlace {
+  int batch, head, row;
+  long long head_index;  // of all heads of the batch
+};
+
+__device__ __forceinline__ BlockPlace block_place(const ForwardParameters& p) {
+  const int block = block_index();
+  const int head_index = block / p.m_tiles, m_tile = block % p.m_tiles;
+  BlockPlace place;
+  place.batch = head_index / p.heads;
+  place.head = head_index % p.heads;
+  // Under a causal mask the last rows have the most keys: they start first, so that the short tiles fill the gaps at the end.
+  place.row = (limited_right ? p.m_tiles - 1 - m_tile : m_tile) * block_m;
+  place.head_index = head_index;
+  return place;
 }
 
 extern "C" __global__ void __launch_bounds__(threads, blocks_per_sm)
 attention_forward(const __grid_constant__ ForwardParameters p) {
-  const int block = block_index();
-  const int head_index = block / p.m_tiles, m_tile = block % p.m_tiles;
-  const int batch = head_index / p.heads, head = head_index % p.heads, kv_head = head / gqa_ratio;
-  // Under a causal mask the last rows have the most keys: they start first, so that the short tiles fill the gaps at the end.
-  const int row = (limited_right ? p.m_tiles - 1 - m_tile : m_tile) * block_m;
-  const u16* q = (const u16*)p.q.data + batch * p.q.batch_stride + head * p.q.head_stride + row * p.q.row_stride;
-  const u16* k = (const u16*)p.k.data + batch * p.k.batch_stride + kv_head * p.k.head_stride;
-  const u16* v = (const u16*)p.v.data + batch * p.v.batch_stride + kv_head * p.v.head_stride;
+  const BlockPlace place = block_place(p);
+  const int row = place.row, kv_head = place.head / gqa_ratio;
+  const u16* q = (const u16*)p.q.data + place.batch * p.q.batch_stride + place.head * p.q.head_stride + row * p.q.row_stride;
+  const u16* k = (const u16*)p.k.data + place.batch * p.k.batch_stride + kv_head * p.k.head_stride;
+  const u16* v = (const u16*)p.v.data + place.batch * p.v.batch_stride + kv_head * p.v.head_stride;
 
   const KeyTiles tiles = key_tiles(p, row);
-  const int last_key = (tiles.end - 1) * block_n;
-  KeyValueSource source = {tile_source<head_dim_qk>(k + last_key * p.k.row_stride, p.k.row_stride),
-                           tile_source<head_dim_v>(v + last_key * p.v.row_stride, p.v.row_stride),
-                           tiles.end - tiles.begin, p.seqlen_kv - last_key};
+  const int last = tiles.end - 1;
+  KeyValueSource source = {tile_source<head_dim_qk>(k + last * block_n * p.k.row_stride, p.k.row_stride),
+                           tile_source<head_dim_v>(v + last * block_n * p.v.row_stride, p.v.row_stride)};
   const u32 query_tile = shared_base();
   const u32 ring = query_tile + query_tile_bytes;
   constexpr int stage_bytes = key_tile_bytes + value_tile_bytes;
 
   // Groups of copies are closed also when there is no tile left to load: their count tells what has landed.
   load_tile<block_m, head_dim_qk, true>(query_tile, tile_source<head_dim_qk>(q, p.q.row_stride), p.q.row_stride, p.seqlen_q - row);
-  load_keys<true>(p, source, ring);
-  if (stages > 1) {
-    load_values<true>(p, source, ring + key_tile_bytes);
-    copy_async_commit();
+  load_keys<true>(p, source, ring, last, tiles.begin);
+  load_values<true>(p, source, ring + key_tile_bytes, last, tiles.begin);
+  copy_async_commit();
 #pragma unroll
-    for (int s = 1; s < stages - 1; ++s) {
-      load_keys<false>(p, source, ring + s * stage_bytes);
-      load_values<false>(p, source, ring + s * stage_bytes + key_tile_bytes);
-      copy_async_commit();
-    }
-  } else {
+  for (int s = 1; s < stages - 1; ++s) {
+    load_keys<false>(p, source, ring + s * stage_bytes, last - s, tiles.begin);
+    load_values<false>(p, source, ring + s * stage_bytes + key_tile_bytes, last - s, tiles.begin);
     copy_async_commit();
   }
 
@@ -69,29 +76,30 @@ attention_forward(const __grid_constant__ ForwardParameters p) {
   start_softmax(state);
 
   constexpr int groups_in_flight = stages > 1 ? stages - 2 : 0;
-  const u32 query = query_address(query_tile);
+  const u32 query_base = query_address(query_tile);
   u32 held[query_fragments][m_fragments][4];
   if (query_in_registers) {
     copy_async_wait<groups_in_flight>();  // Q travels in the first group
     block_barrier();
 #pragma unroll
-    for (int i = 0; i < query_fragments; ++i) load_query_fragment(held[i], query, i);
+    for (int i = 0; i < query_fragments; ++i) load_query_fragment(held[i], query_base, i);
   }
   const int warp_row = row + thread_index() / 32 * (m_fragments * 16);
   const float scale_log2 = with_softcap ? log2_e : p.scale_log2;
 
   int stage = 0;
 #pragma unroll 1
-  for (int j = tiles.end - 1; j >= tiles.begin; --j) {
-    const u32 tile = ring + stage * stage_bytes;
+  for (int j = last; j >= tiles.begin; --j) {
+    // A dozen swizzled addresses follow from these two: cheaper to compute again than to hold.
+    const u32 tile = opaque(ring + stage * stage_bytes), query = opaque(query_base);
     copy_async_wait<groups_in_flight>();
     block_barrier();  // tile j is there for all, and all have left tile j + 1, whose place the next load takes
     if (stages > 1) {
       const u32 free_stage = ring + (stage == 0 ? stages - 1 : stage - 1) * stage_bytes;
-      load_keys<false>(p, source, free_stage);
-      load_values<false>(p, source, free_stage + key_tile_bytes);
-    } else {
-      load_values<true>(p, source, tile + key_tile_bytes);
+      load_keys<false>(p, source, free_stage, j - (stages - 1), tiles.begin);
+      load_values<false>(p, source, free_stage + key_tile_bytes, j - (stages - 1), tiles.begin);
+    } else if (j < last) {
+      load_values<false>(p, source, tile + key_tile_bytes, j, tiles.begin);
     }
     copy_async_commit();
     float scores[m_fragments][n_fragments][4];
@@ -99,7 +107,7 @@ attention_forward(const __grid_constant__ ForwardParameters p) {
     if (stages == 1) {
       copy_async_wait<0>();
       block_barrier();  // V is there for all, and all have left K
-      load_keys<false>(p, source, tile);
+      load_keys<false>(p, source, tile, j - 1, tiles.begin);
       copy_async_commit();
     }
     if (with_softcap) cap_scores(scores, p.scale);
@@ -110,7 +118,9 @@ attention_forward(const __grid_constant__ ForwardParameters p) {
   }
   copy_async_wait<0>();
 
-  u16* out = (u16*)p.out.data + batch * p.out.batch_stride + head * p.out.head_stride;
-  float* lse = p.lse + (long long)head_index * p.seqlen_q;
-  store_output(p, output, state, out, p.lse ? lse : (float*)0, warp_row);
+  // The place is worked out anew: kept over the loop it would cost registers that the tiles need.
+  const BlockPlace here = block_place(p);
+  u16* out = (u16*)p.out.data + here.batch * p.out.batch_stride + here.head * p.out.head_stride;
+  store_output(p, output, state, out, p.lse ? p.lse + here.head_index * p.seqlen_q : (float*)0,
+               here.row + thread_index() / 32 * (m_fragments * 16));
 }

@@ -2,32 +2,42 @@
 
 /// V as the B operand, transposed on the way: 16 keys by 16 columns at once.
 __device__ __forceinline__ u32 value_address(u32 value_tile) {
-  const int lane = thread_index() % 32;
-  return value_tile + lane % 16 * row_pitch(columns_v) + lane / 16 * 16;
+  const int lane = thread_index() % 32, row = lane % 16;
+  return value_tile + row * row_bytes(columns_v) + (lane / 16 ^ swizzle(columns_v, row)) * 16;
+}
+
+/// Fragment of keys [16 k, 16 k + 16), columns [16 n, 16 n + 16).
+__device__ __forceinline__ void load_value_fragment(u32 (&fragment)[4], u32 value, int k, int n) {
+  load_matrix_x4_transposed(fragment, advance_chunks(value, columns_v, n * 2) + k * 16 * row_bytes(columns_v));
 }
 
 /// The accumulator layout of the scores is the A operand's layout of the next product.
 __device__ __forceinline__ void accumulate_output(float (&output)[m_fragments][columns_v / 8][4],
                                                   float (&probabilities)[m_fragments][n_fragments][4], u32 value) {
+  constexpr int per_k = columns_v / 16, steps = block_n / 16 * per_k, slots = lookahead + 1;
+  u32 a[m_fragments][4], b[slots][4];
 #pragma unroll
-  for (int k = 0; k < block_n / 16; ++k) {
-    u32 a[m_fragments][4];
+  for (int i = 0; i < lookahead; ++i)
+    load_value_fragment(b[i % slots], value, i / per_k, i % per_k);
 #pragma unroll
-    for (int m = 0; m < m_fragments; ++m)
+  for (int i = 0; i < steps; ++i) {
+    const int k = i / per_k, n = i % per_k * 2, ahead = i + lookahead;
+    if (n == 0) {
 #pragma unroll
-      for (int e = 0; e < 4; ++e) {
-        const float(&pair)[4] = probabilities[m][2 * k + e / 2];
-        a[m][e] = pack_element(pair[e % 2 * 2], pair[e % 2 * 2 + 1]);
-      }
+      for (int m = 0; m < m_fragments; ++m)
 #pragma unroll
-    for (int n = 0; n < columns_v / 8; n += 2) {
-      u32 b[4];
-      load_matrix_x4_transposed(b, value + k * 16 * row_pitch(columns_v) + n * 16);
+        for (int e = 0; e < 4; ++e) {
+          const float(&pair)[4] = probabilities[m][2 * k + e / 2];
+          a[m][e] = pack_element(pair[e % 2 * 2], pair[e % 2 * 2 + 1]);
+        }
+    }
+    if (ahead < steps)
+      load_value_fragment(b[ahead % slots], value, ahead / per_k, ahead % per_k);
+    const u32(&values)[4] = b[i % slots];
 #pragma unroll
-      for (int m = 0; m < m_fragments; ++m) {
-        matrix_multiply(output[m][n], a[m], b[0], b[1]);
-        matrix_multiply(output[m][n + 1], a[m], b[2], b[3]);
-      }
+    for (int m = 0; m < m_fragments; ++m) {
+      matrix_multiply(output[m][n], a[m], values[0], values[1]);
+      matrix_multiply(output[m][n + 1], a[m], values[2], values[3]);
     }
   }
 }
