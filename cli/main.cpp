@@ -14,20 +14,20 @@
 namespace tilewright::cli {
 namespace {
 
-/// CLI11 would only say that an argument was not expected. Returns whether it was such a case.
-bool refuse_unknown_command(std::string_view word, const std::vector<Command>& commands) {
+/// CLI11 would only say that an argument was not expected. Returns whether the first word, or the second
+/// after a command that has commands of its own, is no command of `app`.
+bool refuse_unknown_command(const CLI::App& app, int argc, char** argv) {
+  const std::vector<const CLI::App*> commands = app.get_subcommands([](const CLI::App*) { return true; });
+  std::string_view word = argc > 1 ? argv[1] : "";
+  if (commands.empty() || word.empty() || word.starts_with('-')) return false;
   std::vector<std::string> names;
-  std::string list;
-  for (const Command& command : commands) {
-    names.push_back(command.app->get_name());
-    list += (list.empty() ? "" : ", ") + names.back();
-    if (word == names.back()) return false;
+  for (const CLI::App* command : commands) {
+    if (word == command->get_name()) return refuse_unknown_command(*command, argc - 1, argv + 1);
+    names.push_back(command->get_name());
   }
-  if (word.starts_with('-')) return false;
-  fmt::print(stderr, "tilewright: error: unknown command '{}'; expected one of {}", word, list);
   std::string_view near = nearest(word, names);
-  if (!near.empty()) fmt::print(stderr, "; nearest: {}", near);
-  fmt::print(stderr, "\n");
+  fmt::print(stderr, "tilewright: error: unknown command '{}'; expected one of {}{}{}\n", word,
+             fmt::join(names, ", "), near.empty() ? "" : "; nearest: ", near);
   return true;
 }
 
@@ -55,7 +55,7 @@ int main(int argc, char** argv) {
   const std::vector<Command> commands = {add_run(root),     add_emit(root),     add_compile(root),
                                          add_explain(root), add_validate(root), add_targets(root),
                                          add_cache(root),   add_doctor(root)};
-  if (argc > 1 && refuse_unknown_command(argv[1], commands)) return exit_usage;
+  if (refuse_unknown_command(root, argc, argv)) return exit_usage;
   try {
     root.parse(argc, argv);
     return finish(run_chosen(commands));

@@ -278,8 +278,9 @@ void add_options(CLI::App& app, Options& options) {
                  "llvm (the plugin), system (g++, for a debugger), or automatic")
       ->check(CLI::IsMember({"automatic", "llvm", "system"}));
   app.add_option("--simulator-seed", options.simulator_seed,
-                 "When asynchronous copies land: 0 at once, 1 as late as allowed, others drawn (default 0)");
-  app.add_option("--seed", options.seed, "Of the random inputs (default 1)");
+                 "When asynchronous copies land: 0 at once, 1 as late as allowed, others drawn (default 0)")
+      ->check(CLI::NonNegativeNumber);
+  app.add_option("--seed", options.seed, "Of the random inputs (default 1)")->check(CLI::NonNegativeNumber);
   app.add_option("--softmax-scale", options.softmax_scale, "For specs with `softmax_scale: launch`");
   CLI::Option* q = app.add_option("--q", options.q, "Q as .npy, [batch, sequence, heads, head_dim]");
   CLI::Option* k = app.add_option("--k", options.k, "K as .npy");

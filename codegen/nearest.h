@@ -23,8 +23,13 @@ inline int edit_distance(std::string_view a, std::string_view b) {
   return rows[a.size()][b.size()];
 }
 
-/// The candidate most like `word`, the first of equals; empty if none is within half of its length.
-/// `Words` is any range of things convertible to string_view.
+/// Letters that two words begin with alike.
+inline size_t common_prefix(std::string_view a, std::string_view b) {
+  return static_cast<size_t>(std::mismatch(a.begin(), a.end(), b.begin(), b.end()).first - a.begin());
+}
+
+/// The candidate most like `word`; of equals the one with the longest beginning in common, then the first.
+/// Empty if none is within half of its length. `Words` is any range of things convertible to string_view.
 template <typename Words>
 std::string_view nearest(std::string_view word, const Words& candidates) {
   constexpr size_t longest = 64;  // bounds the work on absurd input
@@ -34,7 +39,9 @@ std::string_view nearest(std::string_view word, const Words& candidates) {
   for (std::string_view candidate : candidates) {
     int distance = edit_distance(word, candidate);
     bool close = 2 * distance <= static_cast<int>(std::max(word.size(), candidate.size()));
-    if (close && (best.empty() || distance < best_distance)) {
+    bool better = best.empty() || distance < best_distance ||
+                  (distance == best_distance && common_prefix(word, candidate) > common_prefix(word, best));
+    if (close && better) {
       best = candidate;
       best_distance = distance;
     }

@@ -206,6 +206,7 @@ TEST(Nearest, CountsEditsAndSwaps) {
   const std::vector<std::string_view> words = {"head_dim", "mask", "bias"};
   EXPECT_EQ(nearest("head_dm", words), "head_dim");
   EXPECT_EQ(nearest("masks", words), "mask");
+  EXPECT_EQ(nearest("sm_90", std::vector<std::string_view>{"sm_80", "sm_90a"}), "sm_90a");
   EXPECT_EQ(nearest("something", words), "");
   EXPECT_EQ(nearest(std::string(100000, 'x'), words), "");
 }
