@@ -1,0 +1,93 @@
+// Legality, resources and the default rule of schedules.
+#include "codegen/schedule.h"
+
+#include <gtest/gtest.h>
+
+#include "codegen/error.h"
+#include "codegen/launch_plan.h"
+
+namespace tilewright {
+namespace {
+
+AttentionSpec spec_of(const std::string& yaml) { return parse_spec(yaml, "spec"); }
+
+std::string refusal(const std::string& yaml, const char* target) {
+  try {
+    choose_schedule(spec_of(yaml), target_by_name(target));
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::spec);
+    return error.what();
+  }
+  return "";
+}
+
+TEST(Schedule, EverySupportedSpecHasALegalDefaultOnEveryTarget) {
+  for (const Target& target : targets())
+    for (int qk = 8; qk <= 256; qk += 8)
+      for (int v : {8, 64, 96, 128, 200, 256}) {
+        const AttentionSpec spec = spec_of("{head_dim: {qk: " + std::to_string(qk) + ", v: " + std::to_string(v) + "}}");
+        const Schedule schedule = choose_schedule(spec, target);
+        EXPECT_TRUE(illegal_because(spec, schedule, target).empty());
+        EXPECT_LE(resources(spec, schedule, target).shared_memory, target.shared_memory_per_block);
+      }
+}
+
+TEST(Schedule, SharedMemoryIsThatOfTheTiles) {
+  const AttentionSpec spec = spec_of("{head_dim: {qk: 72, v: 40}}");
+  const Schedule schedule{Family::sm80, 64, 32, 4, 3, false};
+  // Columns padded to 80 and 48, two bytes each.
+  EXPECT_EQ(resources(spec, schedule, target_by_name("sm_80")).shared_memory, 64 * 160 + 3 * 32 * (160 + 96));
+}
+
+TEST(Schedule, L5TooLargeForSharedMemory) {
+  const std::string message = refusal("{head_dim: 256, blocks: {m: 256, n: 256, stages: 4}}", "sm_89");
+  EXPECT_NE(message.find("1179648 bytes"), std::string::npos) << message;
+  EXPECT_NE(message.find("101376"), std::string::npos) << message;
+  EXPECT_NE(message.find("nearest that fits"), std::string::npos) << message;
+}
+
+TEST(Schedule, EachIllegalAxisIsNamed) {
+  for (auto [blocks, expected] : std::vector<std::pair<const char*, const char*>>{
+           {"{m: 8}", "blocks.m is 8"}, {"{n: 8}", "blocks.n is 8"}, {"{n: 40}", "multiple of 16"},
+           {"{m: 64, warps: 8}", "multiple of 16 times warps"}, {"{warps: 17}", "blocks.warps is 17"},
+           {"{stages: 9}", "blocks.stages is 9"}, {"{m: 128, n: 256, warps: 4}", "registers a thread"}})
+    EXPECT_NE(refusal(std::string("{head_dim: 64, blocks: ") + blocks + "}", "sm_90a").find(expected), std::string::npos)
+        << blocks << ": " << refusal(std::string("{head_dim: 64, blocks: ") + blocks + "}", "sm_90a");
+}
+
+TEST(Schedule, UnsupportedSpecsSayWhy) {
+  for (auto [yaml, expected] : std::vector<std::pair<const char*, const char*>>{
+           {"{head_dim: 64, pass: backward}", "`pass: backward`"}, {"{head_dim: 64, layout: packed}", "`layout: packed`"},
+           {"{head_dim: 64, dtype: e4m3}", "`dtype`"}, {"{head_dim: 512}", "multiples of 8 up to 256"},
+           {"{head_dim: 64, alibi: true}", "`alibi`"}, {"{head_dim: 64, sinks: true}", "`sinks`"}})
+    EXPECT_NE(refusal(yaml, "sm_90a").find(expected), std::string::npos) << refusal(yaml, "sm_90a");
+}
+
+TEST(Schedule, TheSpecsOwnBlocksAreTaken) {
+  const Schedule schedule = choose_schedule(spec_of("{head_dim: 64, blocks: {m: 32, n: 16, warps: 2, stages: 3}}"), target_by_name("sm_80"));
+  EXPECT_EQ(schedule.block_m, 32);
+  EXPECT_EQ(schedule.block_n, 16);
+  EXPECT_EQ(schedule.warps, 2);
+  EXPECT_EQ(schedule.stages, 3);
+}
+
+TEST(LaunchPlan, OneDimensionOfBlocks) {
+  const Schedule schedule{Family::sm80, 64, 32, 4, 2, false};
+  const LaunchPlan plan = plan_launch(spec_of("head_dim: 64"), schedule, {.batch = 3, .heads = 70000, .seqlen_q = 65, .seqlen_kv = 0});
+  EXPECT_EQ(plan.m_tiles, 2);
+  EXPECT_EQ(plan.grid, 3 * 70000 * 2);
+  EXPECT_EQ(plan_launch(spec_of("head_dim: 64"), schedule, {.batch = 0, .heads = 1, .seqlen_q = 5, .seqlen_kv = 5}).grid, 0);
+  EXPECT_EQ(plan_launch(spec_of("head_dim: 64"), schedule, {.batch = 2, .heads = 1, .seqlen_q = 0, .seqlen_kv = 5}).grid, 0);
+}
+
+TEST(LaunchPlan, RefusesWhatNoLaunchCanHold) {
+  const Schedule schedule{Family::sm80, 64, 32, 4, 2, false};
+  const auto plan = [&](LaunchShape shape) { return plan_launch(spec_of("head_dim: 64"), schedule, shape).grid; };
+  EXPECT_THROW(plan({.batch = -1, .heads = 1, .seqlen_q = 1, .seqlen_kv = 1}), Error);
+  EXPECT_THROW(plan({.batch = 1, .heads = 1, .seqlen_q = 1, .seqlen_kv = int64_t{1} << 31}), Error);
+  EXPECT_THROW(plan({.batch = 1 << 30, .heads = 1 << 30, .seqlen_q = 1 << 30, .seqlen_kv = 1}), Error);
+  EXPECT_EQ(plan({.batch = 1, .heads = 1 << 20, .seqlen_q = 64 * 2000, .seqlen_kv = 1}), int64_t{2000} << 20);
+}
+
+}  // namespace
+}  // namespace tilewright

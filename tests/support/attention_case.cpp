@@ -1,0 +1,100 @@
+#include "tests/support/attention_case.h"
+
+namespace tilewright::test {
+namespace {
+
+std::vector<int64_t> contiguous(const AttentionSpec& spec, const std::vector<int64_t>& shape) {
+  const auto [batch, rows, heads, columns] = std::tuple(shape[0], shape[1], shape[2], shape[3]);
+  (void)batch;
+  if (spec.layout == Layout::bhsd) return {heads * rows * columns, columns, rows * columns, 1};
+  return {rows * heads * columns, heads * columns, columns, 1};
+}
+
+double draw(const AttentionCase& attention, char tensor, int64_t column, int64_t head_dim, std::mt19937_64& random) {
+  std::normal_distribution<double> normal;
+  const double value = normal(random);
+  switch (attention.data) {
+    case Data::normal: return value;
+    case Data::outliers: return random() % 50 == 0 ? 20 * value : value;
+    case Data::eighths: return static_cast<double>(static_cast<int64_t>(random() % 33) - 16) / 8;
+    case Data::near_minus:
+      if (tensor == 'v') return value;
+      if (column != 0) return 0.1 * value;
+      return tensor == 'k' ? 1.0 : -attention.level * std::sqrt(static_cast<double>(head_dim));
+  }
+  return value;
+}
+
+void fill(GuardedTensor& tensor, char name, const AttentionCase& attention, std::mt19937_64& random) {
+  const auto& shape = tensor.shape();
+  const auto& strides = tensor.strides();
+  for (int64_t b = 0; b < shape[0]; ++b)
+    for (int64_t row = 0; row < shape[1]; ++row)
+      for (int64_t head = 0; head < shape[2]; ++head)
+        for (int64_t column = 0; column < shape[3]; ++column) {
+          double value = draw(attention, name, column, shape[3], random);
+          if (attention.adjust) value = attention.adjust(name, b, row, head, column, value);
+          tensor.set(b * strides[0] + row * strides[1] + head * strides[2] + column * strides[3], value);
+        }
+}
+
+}  // namespace
+
+RuntimeOptions simulator_options(uint64_t seed, const std::string& target) {
+  RuntimeOptions options;
+  options.device.kind = DeviceChoice::Kind::simulator;
+  options.disk_cache = false;
+  options.simulator.seed = seed;
+  options.simulated_target = target;
+  return options;
+}
+
+AttentionResult run_case(Runtime& runtime, const AttentionCase& attention) {
+  AttentionResult result;
+  result.spec = parse_spec(attention.spec, "spec");
+  const AttentionSpec& spec = result.spec;
+  const int64_t heads = attention.heads_kv * spec.gqa_ratio;
+  const auto make = [&](char name, DataType type, int64_t rows, int64_t tensor_heads, int64_t columns) {
+    std::vector<int64_t> shape = {attention.batch, rows, tensor_heads, columns};
+    std::vector<int64_t> strides = attention.strides ? attention.strides(name, shape) : std::vector<int64_t>{};
+    if (strides.empty()) strides = contiguous(spec, shape);
+    return GuardedTensor(type, shape, strides);
+  };
+  result.q = make('q', spec.dtype.q, attention.seqlen_q, heads, spec.head_dim.qk);
+  result.k = make('k', spec.dtype.kv, attention.seqlen_kv, attention.heads_kv, spec.head_dim.qk);
+  result.v = make('v', spec.dtype.kv, attention.seqlen_kv, attention.heads_kv, spec.head_dim.v);
+  result.out = make('o', spec.dtype.out, attention.seqlen_q, heads, spec.head_dim.v);
+  result.lse = GuardedTensor(DataType::fp32, {attention.batch, heads, attention.seqlen_q},
+                             {heads * attention.seqlen_q, attention.seqlen_q, 1});
+  std::mt19937_64 random(attention.seed);
+  fill(result.q, 'q', attention, random);
+  fill(result.k, 'k', attention, random);
+  fill(result.v, 'v', attention, random);
+
+  const auto kernel = runtime.kernel(spec);
+  std::unique_ptr<DeviceBuffer> buffers[5];
+  ForwardArguments arguments = {.q = result.q.device_view(runtime, buffers[0]),
+                                .k = result.k.device_view(runtime, buffers[1]),
+                                .v = result.v.device_view(runtime, buffers[2]),
+                                .out = result.out.device_view(runtime, buffers[3])};
+  if (spec.lse) arguments.lse = result.lse.device_view(runtime, buffers[4]);
+  if (spec.softmax_scale_at_launch) arguments.softmax_scale = 0.3;
+  kernel->launch(nullptr, arguments);
+  runtime.synchronize();
+  result.out.fetch(buffers[3]);
+  result.lse.fetch(buffers[4]);
+
+  ForwardArguments host = {.q = result.q.host_view(), .k = result.k.host_view(), .v = result.v.host_view(),
+                           .out = result.out.host_view(), .softmax_scale = arguments.softmax_scale};
+  if (spec.lse) host.lse = result.lse.host_view();
+  result.verdict = compare_forward(spec, host);
+  const std::string place = attention.spec + " batch " + std::to_string(attention.batch) + " kv heads " +
+                            std::to_string(attention.heads_kv) + " lengths " + std::to_string(attention.seqlen_q) + ", " +
+                            std::to_string(attention.seqlen_kv) + ", schedule " + describe(kernel->schedule());
+  EXPECT_TRUE(result.verdict.ok) << place << ": " << result.verdict.message;
+  for (const GuardedTensor* tensor : {&result.q, &result.k, &result.v, &result.out, &result.lse})
+    EXPECT_TRUE(tensor->guards_intact()) << place << ": bytes beside a tensor were written";
+  return result;
+}
+
+}  // namespace tilewright::test

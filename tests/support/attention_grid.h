@@ -1,0 +1,15 @@
+// The grid of specs and shapes that every device must compute right.
+#pragma once
+
+#include "tests/support/attention_case.h"
+
+namespace tilewright::test {
+
+/// Named groups, so that a test is one group: head dims, masks, ratios, lengths, strides, schedules.
+struct GridGroup {
+  std::string name;
+  std::vector<AttentionCase> cases;
+};
+std::vector<GridGroup> attention_grid();
+
+}  // namespace tilewright::test
