@@ -102,12 +102,11 @@ void check_memory(const AttentionSpec& spec, const char* name, const TensorView&
   for (int dimension : {batch, sequence, head}) {
     if (view.shape[dimension] == 1) continue;  // never stepped over, whatever it says
     const int64_t stride = strides[dimension];
-    const std::string what =
-        std::string(name) + ": " + dimension_names[dimension] + " stride is " + text(stride);
-    if (stride < 0) refuse(what + ", expected at least 0");
-    if (stride % (alignment / bytes) != 0)
-      refuse(what + " elements, expected a multiple of " + text(alignment / bytes) + " (" + text(alignment) +
-             " bytes)");
+    if (stride >= 0 && stride % (alignment / bytes) == 0) continue;
+    refuse(std::string(name) + ": " + dimension_names[dimension] + " stride is " + text(stride) +
+           (stride < 0 ? ", expected at least 0"
+                       : " elements, expected a multiple of " + text(alignment / bytes) + " (" +
+                             text(alignment) + " bytes)"));
   }
   check_extent(name, view, strides);
   if (output) check_no_overlap(name, view, strides);
@@ -208,10 +207,9 @@ void check_arguments(const AttentionSpec& spec, const ForwardArguments& argument
   if (q.shape[head] % spec.gqa_ratio != 0)
     refuse("q: head dimension is " + text(q.shape[head]) + ", expected a multiple of the spec's gqa_ratio " +
            text(spec.gqa_ratio));
-  const std::string kv_heads =
-      "q's " + text(q.shape[head]) + " divided by the spec's gqa_ratio " + text(spec.gqa_ratio);
-  check_size("k", "head", k.shape[head], q.shape[head] / spec.gqa_ratio, kv_heads.c_str());
-  check_size("v", "head", v.shape[head], q.shape[head] / spec.gqa_ratio, kv_heads.c_str());
+  const int64_t kv_heads = q.shape[head] / spec.gqa_ratio;
+  check_size("k", "head", k.shape[head], kv_heads, "q's divided by the spec's gqa_ratio");
+  check_size("v", "head", v.shape[head], kv_heads, "q's divided by the spec's gqa_ratio");
   check_size("out", "head", out.shape[head], q.shape[head], "that of q");
   check_size("v", "sequence", v.shape[sequence], k.shape[sequence], "that of k");
   check_size("out", "sequence", out.shape[sequence], q.shape[sequence], "that of q");

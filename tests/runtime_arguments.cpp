@@ -126,7 +126,7 @@ TEST(Arguments, Refusals) {
       {"k: batch dimension is 3, expected 2 (that of q)", [](Problem& p) { p.arguments.k.shape[0] = 3; }},
       {"q: head dimension is 5, expected a multiple of the spec's gqa_ratio 2",
        [](Problem& p) { p.arguments.q.shape[2] = 5; }},
-      {"k: head dimension is 4, expected 2 (q's 4 divided by the spec's gqa_ratio 2)",
+      {"k: head dimension is 4, expected 2 (q's divided by the spec's gqa_ratio)",
        [](Problem& p) { p.arguments.k.shape[2] = 4; }},
       {"v: sequence dimension is 31, expected 30 (that of k)",
        [](Problem& p) { p.arguments.v.shape[1] = 31; }},
