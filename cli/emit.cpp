@@ -46,15 +46,8 @@ std::string text_of(const Options& options) {
   return options.ptx ? ptx_by_llvm(source, target) : source.text;
 }
 
-/// PTX as compilers give it may end with a zero byte, which is no part of the text.
-std::string_view without_final_zero(std::string_view text) {
-  if (text.ends_with('\0')) text.remove_suffix(1);
-  return text;
-}
-
 int emit_text(const Options& options) {
-  std::string whole = text_of(options);
-  std::string_view text = without_final_zero(whole);
+  std::string text = text_of(options);
   if (options.output.empty()) {
     std::fwrite(text.data(), 1, text.size(), stdout);
     return exit_ok;

@@ -100,19 +100,61 @@ TEST_F(Cache, CompileGoesOnAfterAFailure) {
   EXPECT_TRUE(contains(result.err, "missing.yaml"));
 }
 
-TEST_F(Cache, SpillsAreFailuresOnlyWhenStrict) {
-  if (!has_nvrtc()) GTEST_SKIP() << "no NVRTC on this machine";
-  // Output, scores and Q fragments alone take 208 of 255 registers.
-  write("spilling.yaml",
-        "head_dim: 64\nblocks: {m: 128, n: 112, warps: 4, stages: 2, query_in_registers: true}\n");
-  write("fine.yaml", "head_dim: 32\n");
-  Result lenient = tilewright({"compile", "spilling.yaml", "--target", "sm_90a", "--json"});
-  EXPECT_EQ(lenient.code, 0) << lenient.err;
-  EXPECT_GT(lenient.json()[0]["spill_bytes"], 0);
-  Result strict = tilewright({"compile", "spilling.yaml", "fine.yaml", "--target", "sm_90a", "--strict"});
-  EXPECT_EQ(strict.code, 4);
-  EXPECT_TRUE(contains(strict.err, "spilling for sm_90a: spills ")) << strict.err;
-  EXPECT_EQ(tilewright({"compile", "fine.yaml", "--target", "sm_90a", "--strict"}).code, 0);
+/// An NVRTC that compiles nothing and says what a test wants it to say.
+class FakeCompiler : public CommandTest {
+ protected:
+  FakeCompiler() {
+    environment["TILEWRIGHT_NVRTC"] = TILEWRIGHT_BINARY_DIR "/fakes/fake_nvrtc.so";
+    environment["FAKE_NVRTC_LOG"] = (folder / "log.txt").string();
+    write("spec.yaml", "head_dim: 32\n");
+  }
+};
+
+TEST_F(FakeCompiler, SpillsAndNotesAreFailuresOnlyWhenStrict) {
+  const std::string registers = "ptxas info    : Used 255 registers, used 1 barriers\n";
+  struct {
+    const char* log;
+    const char* defect;  // null: none
+  } cases[] = {
+      {"    0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads\n", nullptr},
+      {"    8 bytes stack frame, 8 bytes spill stores, 12 bytes spill loads\n",
+       "spec for sm_90a: spills 20 bytes"},
+      {"ptxas info    : (C7510) Potential Performance Loss: wgmma.mma_async instructions are serialized\n",
+       "(C7510)"},
+  };
+  for (const auto& log : cases) {
+    write("log.txt", log.log + registers);
+    std::vector<std::string> arguments = {"compile", "spec.yaml",  "--target",
+                                          "sm_90a",  "--no-cache", "--json"};
+    Result lenient = tilewright(arguments);
+    EXPECT_EQ(lenient.code, 0) << lenient.err;
+    ASSERT_EQ(lenient.json().size(), 1u);
+    EXPECT_EQ(lenient.json()[0]["registers"], 255);
+    EXPECT_EQ(lenient.json()[0]["defects"].size(), log.defect ? 1u : 0u);
+    arguments.push_back("--strict");
+    Result strict = tilewright(arguments);
+    EXPECT_EQ(strict.code, log.defect ? 4 : 0) << strict.err;
+    EXPECT_TRUE(!log.defect || contains(strict.err, log.defect)) << strict.err;
+  }
+}
+
+TEST_F(FakeCompiler, AFailedCompileShowsLogCommandAndSource) {
+  environment["FAKE_NVRTC_FAIL"] = "source";
+  Result result = tilewright({"compile", "spec.yaml", "--target", "sm_90a"});
+  EXPECT_EQ(result.code, 4);
+  EXPECT_TRUE(contains(result.err, "identifier \"frobnicate\" is undefined")) << result.err;
+  size_t place = result.err.find("\nsource: ");
+  ASSERT_NE(place, std::string::npos) << result.err;
+  std::string path = result.err.substr(place + 9);
+  path.resize(path.find('\n'));
+  EXPECT_TRUE(contains(contents(path), "attention_forward")) << path;
+}
+
+TEST_F(FakeCompiler, ATargetTheCompilerDoesNotKnowIsRemarkedOn) {
+  Result result = tilewright({"compile", "spec.yaml", "--target", "sm_120a", "--json"});
+  EXPECT_EQ(result.code, 0) << result.err;
+  EXPECT_TRUE(contains(result.err, "spec for sm_120a: NVRTC 12.4 does not know sm_120a (12.8 does)"))
+      << result.err;
 }
 
 TEST_F(Cache, NoCompilerIsAnEnvironmentErrorThatNamesThePlace) {

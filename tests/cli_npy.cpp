@@ -2,6 +2,7 @@
 #include "cli/npy.h"
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <cmath>
 #include <cstring>
@@ -129,7 +130,8 @@ TEST(Npy, DamagedFilesGiveErrorsAndNothingWorse) {
 }
 
 TEST(Npy, WritesWhatItReads) {
-  const std::filesystem::path file = std::filesystem::temp_directory_path() / "tilewright-npy-test.npy";
+  const std::filesystem::path file =
+      std::filesystem::temp_directory_path() / ("tilewright-" + std::to_string(getpid()) + ".npy");
   for (const std::vector<int64_t>& shape :
        {std::vector<int64_t>{}, {4}, {2, 3}, {1, 2, 3, 4}, {5, 0, 2}, {1, 1, 1, 1, 1, 1, 1, 1}}) {
     size_t count = 1;
