@@ -36,6 +36,8 @@ TEST(AsyncCopy, EarlyWithSeed0LateWithSeed1) {
     float before = 0, after = 0;
     expect_ok(run_one_thread(
         [&](const SimulatorInterface& simulator) {
+          const float old_values[4] = {9, 9, 9, 9};
+          simulator.shared_store(32, old_values, 16, 4);
           simulator.copy_async_16(32, source.values, 16, 1);
           simulator.copy_async_commit(2);
           before = load(simulator, 36);

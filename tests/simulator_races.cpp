@@ -63,6 +63,20 @@ TEST(WarpRace, WriteAfterReadWithoutWarpBarrier) {
   expect_fault(run_body(body(false)), {"race", "shared_store at line 14", "shared_load at line 12"});
 }
 
+// Every reader counts, not only the last one.
+TEST(WarpRace, AWriterMayBeOneOfTheReaders) {
+  const Report report = run_body([](const SimulatorInterface& simulator) {
+    const int lane = simulator.thread_index();
+    if (lane == 0) store(simulator, 0, 10);
+    simulator.warp_barrier(all_lanes, 11);
+    load(simulator, 0, 12);
+    simulator.shuffle_xor(0, 1, 13);  // all have read
+    if (lane == 31) store(simulator, 0, 14);
+  });
+  expect_fault(report,
+               {"lane 31, shared_store at line 14", "the read by warp 0 lane 0, shared_load at line 12"});
+}
+
 TEST(WarpRace, TwoLanesWriteOneWord) {
   expect_fault(
       run_body([](const SimulatorInterface& simulator) { store(simulator, 64, 10); }),
@@ -262,6 +276,21 @@ TEST(CopyRace, EachMissingStepIsFoundWithAnySeed) {
     expect_fault(no_barrier, {"load_matrix_x4 at line 24"});
     const Report no_refill_barrier = run_body(copy_body({.barrier_before_refill = false}, source), launch);
     expect_fault(no_refill_barrier, {"race", "copy_async_16 at line 20", "load_matrix_x4 at line 24"});
+  }
+}
+
+// The thread's own copy too, whatever has landed.
+TEST(CopyRace, AReadOfBytesInFlight) {
+  for (const uint64_t seed : {0, 1}) {
+    expect_fault(run_body(
+                     [](const SimulatorInterface& simulator) {
+                       if (simulator.thread_index() != 0) return;
+                       simulator.copy_async_16(0, nullptr, 0, 20);
+                       simulator.copy_async_commit(21);
+                       load(simulator, 4, 22);
+                     },
+                     {.seed = seed}),
+                 {"shared_load at line 22", "copy_async_16 at line 20, which is still in flight"});
   }
 }
 
