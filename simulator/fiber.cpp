@@ -14,7 +14,7 @@
 // The switch saves what the calling convention says a call preserves, and nothing else: six registers and the
 // stack pointer. swapcontext also saves the signal mask, a system call that makes it some thirty times
 // slower.
-#if defined(__x86_64__)
+#if defined(TILEWRIGHT_FAST_FIBERS)
 extern "C" void tilewright_switch_fiber(void** save, void* load);
 asm(R"(
 .text
@@ -44,7 +44,7 @@ tilewright_switch_fiber:
 
 namespace tilewright::simulator {
 
-#if defined(__x86_64__)
+#if defined(TILEWRIGHT_FAST_FIBERS)
 
 void prepare_fiber(FiberContext& context, std::byte* stack_end, size_t, void (*entry)()) {
   // As the switch leaves a stack: six registers, then the address to go on at. The empty slot above stands

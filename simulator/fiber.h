@@ -4,7 +4,10 @@
 #include <cstddef>
 #include <memory>
 
-#if !defined(__x86_64__)
+// The portable fallback is 30 times slower; define TILEWRIGHT_PORTABLE_FIBERS to try it on x86-64.
+#if defined(__x86_64__) && !defined(TILEWRIGHT_PORTABLE_FIBERS)
+#define TILEWRIGHT_FAST_FIBERS
+#else
 #include <ucontext.h>
 #endif
 
@@ -12,7 +15,7 @@ namespace tilewright::simulator {
 
 /// Where a fiber that is not running goes on.
 struct FiberContext {
-#if defined(__x86_64__)
+#if defined(TILEWRIGHT_FAST_FIBERS)
   void* stack_pointer = nullptr;
 #else
   ucontext_t context;
