@@ -6,7 +6,7 @@ typedef unsigned long long u64;
 
 typedef unsigned short u16;
 
-constexpr float minus_infinity = __builtin_bit_cast(float, 0xff800000u);
+constexpr float minus_infinity = -INFINITY;
 
 constexpr float log2_e = 1.4426950408889634f;
 

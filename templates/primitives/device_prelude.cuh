@@ -12,4 +12,7 @@
 #else
 #define __grid_constant__
 #endif
+#define INFINITY __builtin_inff()
+#else
+#define INFINITY (1.0f / 0.0f)  // NVRTC folds this; before 12.4 it has no builtin for it
 #endif

@@ -5,5 +5,6 @@
 #define __forceinline__ inline
 #define __launch_bounds__(...)
 #define __grid_constant__
+#define INFINITY __builtin_inff()
 
 static const SimulatorInterface* simulator;
