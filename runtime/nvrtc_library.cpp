@@ -54,6 +54,11 @@ NvrtcLibrary load_nvrtc(const std::filesystem::path& file) {
   if (library.major < 12)
     throw Error(ErrorKind::environment,
                 file.string() + " is " + library.version_text() + ", 12.0 or newer is needed");
+  // The first compile opens this companion by name alone, and a wheel's NVRTC does not look beside itself:
+  // once loaded, it is found. Where it is missing, the compile says so.
+  const auto companion =
+      "libnvrtc-builtins.so." + std::to_string(library.major) + "." + std::to_string(library.minor);
+  dlopen((file.parent_path() / companion).c_str(), RTLD_LAZY | RTLD_LOCAL);
   return library;
 }
 

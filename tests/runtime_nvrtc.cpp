@@ -1,6 +1,7 @@
 // NVRTC: found, loaded, asked, and its failures told. Most of it on a stand-in; one compile on the real one.
 #include "runtime/nvrtc.h"
 
+#include <dlfcn.h>
 #include <gtest/gtest.h>
 
 #include "codegen/error.h"
@@ -145,6 +146,16 @@ TEST(Nvrtc, MissingBuiltinsAreOneError) {
          {fake_nvrtc, "version 12.4", "libnvrtc-builtins.so.12.4", "fakes/libnvrtc-builtins"})
       EXPECT_NE(message.find(part), std::string::npos) << part << " in: " << message;
   }
+}
+
+// A wheel's NVRTC would not find them: it has no run path, and its folder is not on the loader's.
+TEST(Nvrtc, BuiltinsBesideItAreLoaded) {
+  TemporaryDirectory directory;
+  const fs::path library = directory / "libnvrtc.so.12", builtins = directory / "libnvrtc-builtins.so.12.4";
+  fs::copy_file(fake_nvrtc, library);
+  fs::copy_file(TILEWRIGHT_BINARY_DIR "/fakes/fake_driver.so", builtins);
+  load_nvrtc(library);
+  EXPECT_NE(dlopen(builtins.c_str(), RTLD_LAZY | RTLD_NOLOAD), nullptr);
 }
 
 // Case I5.
