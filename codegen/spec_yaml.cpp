@@ -209,7 +209,7 @@ std::string quoted_for_message(std::string_view text) {
 YamlNode parse_yaml(std::string_view text, std::string_view file) {
   if (text.size() > max_text_size) {
     throw_spec_error(file, {1, 1},
-                     fmt::format("the text has {} bytes; expected at most {}", text.size(), max_text_size));
+                     fmt::format("the text has over {0} bytes; expected at most {0}", max_text_size));
   }
   check_characters(text, file);
   std::istringstream stream{std::string(text)};

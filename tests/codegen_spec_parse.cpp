@@ -287,7 +287,7 @@ TEST(SpecParse, RefusesYamlBeyondTheSubset) {
       {"head_dim: 64\nname: \x1b[31m", "2:7: control character 0x1b"},
       {"head_dim: 64\nname: caf\xE9\n", "2:10: this byte is not UTF-8"},
       {"head_dim: 64\nname: \xC0\x80\n", "2:7: this byte is not UTF-8"},
-      {std::string(64 * 1024 + 1, '#'), "1:1: the text has 65537 bytes; expected at most 65536"},
+      {std::string(64 * 1024 + 1, '#'), "1:1: the text has over 65536 bytes; expected at most 65536"},
       {"head_dim: [64\nlse: true", "2:4: malformed YAML: "},
       {"head_dim: *unknown", "1:11: malformed YAML: "},
       {"\thead_dim: 64", "1:10: malformed YAML: "},
