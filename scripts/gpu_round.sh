@@ -17,6 +17,12 @@ shift
 export TILEWRIGHT_CACHE_DIR=${TILEWRIGHT_CACHE_DIR:-$(mktemp -d)}
 failed=
 
+# Where there is no toolkit, the NVRTC of python3's packages, which only a running Python would find.
+if [ -z "${TILEWRIGHT_NVRTC:-}" ] && ! ls /usr/local/cuda/lib64/libnvrtc.so.1[23] >/dev/null 2>&1; then
+  packages=$(python3 -c 'import nvidia; print(list(nvidia.__path__)[0])' 2>/dev/null) || packages=
+  [ -f "$packages/cu13/lib/libnvrtc.so.13" ] && export TILEWRIGHT_NVRTC=$packages/cu13/lib
+fi
+
 # step SECONDS NAME COMMAND…: the output goes to the screen and to NAME.txt.
 step() {
   local seconds=$1 name=$2
