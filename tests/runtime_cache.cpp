@@ -233,6 +233,39 @@ TEST(Cache, UnusableDirectoriesFallBackToMemory) {
   }
 }
 
+// As an ordinary user: root may write everywhere.
+TEST(Cache, ReadOnlyDirectory) {
+  TemporaryDirectory directory;
+  const fs::path place = directory / "cache";
+  {
+    KernelCache cache(in(place));
+    compiles(cache);
+  }
+  CacheKey other = example_key;
+  other.source[0] = 'c';
+  EXPECT_EQ(test::in_child([&] {
+              if (geteuid() == 0) {
+                constexpr uid_t nobody = 65534;
+                for (const auto& entry : fs::recursive_directory_iterator(directory.path()))
+                  if (chown(entry.path().c_str(), nobody, nobody) != 0) return 1;
+                if (chown(directory.path().c_str(), nobody, nobody) != 0 || setuid(nobody) != 0) return 2;
+              }
+              for (const auto& entry : fs::recursive_directory_iterator(place))
+                if (entry.is_directory()) chmod(entry.path().c_str(), 0500);
+              chmod(place.c_str(), 0500);
+              WarningRecorder warnings;
+              KernelCache cache(in(place));
+              const bool hit = !compiles(cache), miss = compiles(cache, other) && compiles(cache, other);
+              const bool warned = warnings.texts.size() == 1 &&
+                                  warnings.texts[0].find("TILEWRIGHT_CACHE_DIR") != std::string::npos;
+              for (const auto& entry : fs::recursive_directory_iterator(place))
+                if (entry.is_directory()) chmod(entry.path().c_str(), 0700);
+              chmod(place.c_str(), 0700);
+              return hit && miss && warned ? 0 : 3;
+            }),
+            0);
+}
+
 TEST(Cache, NeitherHomeNorAnythingElse) {
   ScopedEnvironment cache_directory("TILEWRIGHT_CACHE_DIR", std::nullopt), home("HOME", std::nullopt),
       xdg("XDG_CACHE_HOME", std::nullopt);
@@ -365,6 +398,22 @@ TEST(Cache, OneCompileForManyThreads) {
     });
   threads.clear();
   EXPECT_EQ(made, 1);
+}
+
+// Also without a directory, whose lock would keep the second one out in any case.
+TEST(Cache, NobodyCompilesWhileAnotherThreadDoes) {
+  KernelCache cache({.disk = false});
+  std::atomic<bool> inside{false}, together{false};
+  auto make = [&] {
+    together = together || inside.exchange(true);
+    for (int i = 0; i < 50 && !together; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    inside = false;
+    return example_entry(example_key);
+  };
+  std::vector<std::jthread> threads;
+  for (int i = 0; i < 4; ++i) threads.emplace_back([&] { cache.fetch(example_key, make); });
+  threads.clear();
+  EXPECT_FALSE(together);
 }
 
 TEST(Cache, FailuresAreForgotten) {
