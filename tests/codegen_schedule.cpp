@@ -48,7 +48,7 @@ TEST(Schedule, L5TooLargeForSharedMemory) {
 
 TEST(Schedule, EachIllegalAxisIsNamed) {
   for (auto [blocks, expected] : std::vector<std::pair<const char*, const char*>>{
-           {"{m: 8}", "blocks.m is 8"}, {"{n: 8}", "blocks.n is 8"}, {"{n: 40}", "multiple of 16"},
+           {"{m: 272}", "blocks.m is 272"}, {"{n: 8}", "blocks.n is 8"}, {"{n: 40}", "multiple of 16"},
            {"{m: 64, warps: 8}", "multiple of 16 times warps"}, {"{warps: 17}", "blocks.warps is 17"},
            {"{stages: 9}", "blocks.stages is 9"}, {"{m: 128, n: 256, warps: 4}", "registers a thread"}})
     EXPECT_NE(refusal(std::string("{head_dim: 64, blocks: ") + blocks + "}", "sm_90a").find(expected), std::string::npos)
