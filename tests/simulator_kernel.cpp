@@ -2,8 +2,9 @@
 // find it.
 #include <gtest/gtest.h>
 
-#include <cmath>
+#include <ostream>
 #include <random>
+#include <stdexcept>
 
 #include "codegen/emit.h"
 #include "runtime/arguments.h"
@@ -133,30 +134,33 @@ TEST(HostCompilers, AgreeBitForBit) {
   EXPECT_EQ(problem.out(), expected);
 }
 
-// --- with a defect
+// --- with a defect. Seeded into the primitives, or into calls that every kernel has: templates may change
+// freely.
+
+std::string replace_once(const std::string& text, const std::string& from, const std::string& to) {
+  const size_t at = text.find(from);
+  if (at == std::string::npos) throw std::runtime_error("not in the source: " + from);
+  return text.substr(0, at) + to + text.substr(at + from.size());
+}
 
 struct Defect {
   const char* name;
   Case problem;
-  const char* after;  // search starts behind this text; empty: at the beginning
   const char* from;
   const char* to;
   const char* message;  // part of every report; empty: no fault, but a wrong answer
 };
 
-class SeededDefect : public testing::TestWithParam<Defect> {};
-
-std::string seed_defect(const std::string& text, const Defect& defect) {
-  const size_t start = text.find(defect.after);
-  const size_t at = start == std::string::npos ? start : text.find(defect.from, start);
-  if (at == std::string::npos) throw std::runtime_error(std::string("not in the source: ") + defect.from);
-  return text.substr(0, at) + defect.to + text.substr(at + std::string(defect.from).size());
+void PrintTo(const Defect& defect, std::ostream* out) {
+  *out << defect.name;
 }
+
+class SeededDefect : public testing::TestWithParam<Defect> {};
 
 TEST_P(SeededDefect, IsFoundWithEverySeed) {
   const Defect& defect = GetParam();
   Problem problem(defect.problem);
-  const std::string text = seed_defect(problem.source().text, defect);
+  const std::string text = replace_once(problem.source().text, defect.from, defect.to);
   const HostKernel kernel = problem.build(text);
   for (uint64_t seed = 0; seed < 8; ++seed) {
     const simulator::Report report = problem.run(kernel, seed);
@@ -171,65 +175,124 @@ TEST_P(SeededDefect, IsFoundWithEverySeed) {
   }
 }
 
-constexpr const char* main_loop = "for (int j = tiles.end - 1";
-const Case plain = {two_stages};
+constexpr const char* barrier = "simulator->block_barrier(site)";
+constexpr const char* wait = "simulator->copy_async_wait(groups, site)";
+constexpr const char* copy = "simulator->copy_async_16(destination, source, bytes, site)";
+constexpr const char* load_rows = "simulator->load_matrix_x4(r, address, 0, site)";
+constexpr const char* shuffle = "return simulator->shuffle_xor(value, mask, site)";
 
 INSTANTIATE_TEST_SUITE_P(
     Kernel, SeededDefect,
     testing::Values(
-        Defect{"no_wait_for_copies", plain, main_loop, "copy_async_wait<groups_in_flight>();", "",
+        Defect{"no_wait", {two_stages}, wait, "", "still in flight"},
+        Defect{"wait_leaves_one_too_many",
+               {two_stages},
+               wait,
+               "simulator->copy_async_wait(groups + 1, site)",
                "still in flight"},
-        Defect{"wait_leaves_one_too_many", plain, main_loop, "copy_async_wait<groups_in_flight>();",
-               "copy_async_wait<groups_in_flight + 1>();", "still in flight"},
-        Defect{"no_barrier_after_wait", plain, main_loop, "block_barrier();", "", "race"},
-        Defect{
-            "no_barrier_after_wait_three_stages", {three_stages}, main_loop, "block_barrier();", "", "race"},
-        Defect{"no_barrier_before_refill",
-               {one_stage},
-               main_loop,
-               "copy_async_wait<0>();\n      block_barrier();",
-               "copy_async_wait<0>();",
-               "race"},
-        Defect{"refills_the_tile_in_use", plain, main_loop, "stage == 0 ? stages - 1 : stage - 1", "stage",
-               "still in flight"},
-        Defect{"copies_not_committed", plain, main_loop, "copy_async_commit();", "", "still in flight"},
         Defect{"exits_with_copies_in_flight",
                {query_in_shared, 1, 64, 0},
-               main_loop,
-               "copy_async_wait<0>();\n\n",
+               wait,
                "",
                "asynchronous copies still in flight"},
-        Defect{"one_warp_skips_the_barrier", plain, main_loop, "block_barrier();",
-               "if (thread_index() >= 32) block_barrier();", "attention_forward"},
-        Defect{"two_different_barriers", plain, main_loop, "block_barrier();",
-               "if (thread_index() < 64) block_barrier();\n    else block_barrier();", "mismatched barriers"},
-        Defect{"rows_past_the_end_leave_early", plain, "", "  int stage = 0;",
-               "  if (warp_row >= p.seqlen_q) return;\n  int stage = 0;", "have exited"},
-        Defect{"lane_skips_ldmatrix", plain, "compute_scores", "load_matrix_x4(b,",
-               "if (thread_index() % 32 != 5) load_matrix_x4(b,", "divergence"},
-        Defect{"shuffle_under_a_branch", plain, "", "sum += shuffle_xor(sum, 1);",
-               "if (thread_index() & 1) sum += shuffle_xor(sum, 1);", "divergence"},
-        Defect{"reads_rows_past_the_end", plain, "load_tile", "i + row < live_rows ? 16 : 0", "true ? 16 : 0",
+        Defect{"no_commit", {two_stages}, "simulator->copy_async_commit(site)", "", "still in flight"},
+        Defect{"no_barriers", {two_stages}, barrier, "", "load_matrix_x4"},
+        Defect{"no_barriers_three_stages", {three_stages}, barrier, "", "load_matrix_x4"},
+        Defect{"one_warp_skips_barriers",
+               {two_stages},
+               barrier,
+               "if (simulator->thread_index() >= 32) simulator->block_barrier(site)",
+               "line"},
+        Defect{"different_barriers",
+               {two_stages},
+               barrier,
+               "simulator->block_barrier(site + simulator->thread_index() / 64)",
+               "mismatched barriers"},
+        Defect{"one_warp_leaves_early",
+               {two_stages},
+               "_thunk(const void* parameters) {",
+               "_thunk(const void* parameters) {\n  if (simulator->thread_index() >= 96) return;",
+               "have exited"},
+        Defect{"one_lane_skips_ldmatrix",
+               {two_stages},
+               load_rows,
+               "if (simulator->thread_index() % 32 != 5) simulator->load_matrix_x4(r, address, 0, site)",
+               "divergence"},
+        Defect{"shuffle_under_a_branch",
+               {two_stages},
+               shuffle,
+               "if (simulator->thread_index() & 1) simulator->shuffle_xor(value, mask, site - 1);\n"
+               "return simulator->shuffle_xor(value, mask, site)",
+               "divergence"},
+        Defect{"reads_rows_past_the_end",
+               {two_stages},
+               copy,
+               "simulator->copy_async_16(destination, source, 16, site)",
                "outside of every buffer"},
-        Defect{"tile_too_far_in_shared_memory", plain, "", "= query_tile + query_tile_bytes;",
-               "= query_tile + 3 * query_tile_bytes;", "out of bounds"},
         Defect{"padding_not_zeroed",
                {padded},
-               "load_tile",
-               "        copy_async_16(",
-               "        if (!padding) copy_async_16(",
+               copy,
+               "if (bytes) simulator->copy_async_16(destination, source, bytes, site)",
                "uninitialised read"},
-        Defect{"misaligned_row", plain, "load_tile", "chunk * 16;", "chunk * 16 + 8;", "misaligned"},
-        Defect{"tile_computed_twice", plain, "", "const int block = block_index();",
-               "const int block = block_index() / 2;", "written before by"},
-        Defect{"reads_output", plain, "", "  int stage = 0;",
-               "  float was;\n  simulator->global_load(&was, p.out.data, 4, __LINE__);\n  int stage = 0;",
-               "that nobody has written"},
-        Defect{"writes_input", plain, "", "(u16*)p.out.data", "(u16*)p.q.data", "may only read"},
-        Defect{"v_not_transposed", plain, "accumulate_output", "load_matrix_x4_transposed(",
-               "load_matrix_x4(", ""},
-        Defect{"wrong_accumulator_half", plain, "", "half * 2 + 1] * factor", "1] * factor", ""}),
+        Defect{"misaligned_copy",
+               {two_stages},
+               copy,
+               "simulator->copy_async_16(destination + 8, source, bytes, site)",
+               "misaligned"},
+        Defect{"tiles_too_far_in_shared_memory",
+               {two_stages},
+               copy,
+               "simulator->copy_async_16(destination + 0x10000, source, bytes, site)",
+               "out of bounds"},
+        Defect{"tile_computed_twice",
+               {two_stages},
+               "return simulator->block_index()",
+               "return simulator->block_index() / 2",
+               "written before by"},
+        Defect{"v_not_transposed",
+               {two_stages},
+               "simulator->load_matrix_x4(r, address, 1, site)",
+               load_rows,
+               ""},
+        Defect{"wrong_type_of_product", {two_stages}, "b0, b1, 1, site)", "b0, b1, 0, site)", ""}),
     [](const auto& defect) { return defect.param.name; });
+
+/// The text without the `index`-th call that starts with `call`, counted from the kernel's own first line;
+/// empty if there are fewer.
+std::string without_call(const std::string& text, const std::string& call, int index) {
+  size_t at = text.find(" void __launch_bounds__");
+  for (int i = 0; i <= index && at != std::string::npos; ++i) at = text.find(call, at + 1);
+  if (at == std::string::npos) return "";
+  return text.substr(0, at) + text.substr(text.find(';', at) + 1);
+}
+
+class SynchronisingCall : public testing::TestWithParam<const char*> {};
+
+// Each call in the kernel is there for a reason: without it there is a schedule that fails with every seed.
+TEST_P(SynchronisingCall, NoneCanBeLeftOut) {
+  const Case cases[] = {
+      {two_stages}, {one_stage}, {three_stages}, {query_in_shared}, {query_in_shared, 1, 64, 0}};
+  int calls = 0;
+  for (bool any = true; any; ++calls) {
+    any = false;
+    bool found = false;
+    for (const Case& test : cases) {
+      Problem problem(test);
+      const std::string text = without_call(problem.source().text, GetParam(), calls);
+      if (text.empty()) continue;
+      any = true;
+      const HostKernel kernel = problem.build(text);
+      bool every_seed = true;
+      for (uint64_t seed = 0; seed < 5 && every_seed; ++seed) every_seed = !problem.run(kernel, seed).ok;
+      found = found || every_seed;
+    }
+    EXPECT_TRUE(found || !any) << "call " << calls + 1 << " of " << GetParam();
+  }
+  EXPECT_GT(calls, 2);
+}
+
+INSTANTIATE_TEST_SUITE_P(Kernel, SynchronisingCall,
+                         testing::Values("block_barrier(", "copy_async_wait<", "copy_async_commit("));
 
 }  // namespace
 }  // namespace tilewright
