@@ -1,4 +1,4 @@
-// A private temporary directory, removed at the end unless kept.
+// A private temporary directory, removed with its object, at the latest when the process exits.
 #pragma once
 
 #include <string>
@@ -16,7 +16,8 @@ class ScratchDirectory {
   const std::string& path() const { return path_; }
   /// Writes a file and returns its path. Throws Error(environment).
   std::string write(const std::string& name, const std::string& text) const;
-  void keep() { kept_ = true; }
+  /// Lets the directory outlive the process.
+  void keep();
 
  private:
   std::string path_;

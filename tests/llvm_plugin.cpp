@@ -11,6 +11,7 @@
 #include "codegen/emit.h"
 #include "runtime/llvm_plugin.h"
 #include "simulator/host_kernel.h"
+#include "simulator/scratch_directory.h"
 
 namespace tilewright {
 namespace {
@@ -283,6 +284,17 @@ TEST_F(LlvmLoaderDeathTest, WithoutThePluginTheSystemCompilerServes) {
                 std::fputs(kernel.compiler.c_str(), stderr);
               }),
               testing::ExitedWithCode(0), "system C\\+\\+ compiler");
+}
+
+TEST_F(SystemCompilerDeathTest, LeavesNothingBehindWhenAKernelIsNeverFreed) {
+  ScratchDirectory directory;
+  setenv("TMPDIR", directory.path().c_str(), 1);  // for the child
+  EXPECT_EXIT(report_and_exit([] {
+                new HostKernel(build_host_kernel(source_of(complete_kernel), SimulatorCompiler::system));
+              }),
+              testing::ExitedWithCode(0), "");
+  unsetenv("TMPDIR");
+  EXPECT_TRUE(std::filesystem::is_empty(directory.path()));
 }
 
 TEST_F(SystemCompilerDeathTest, NoSuchCompiler) {
