@@ -9,17 +9,6 @@
 
 namespace tilewright::simulator {
 
-// A fiber never moves to another OS thread, so code may keep the address of this over a switch.
-static thread_local Block* current_block = nullptr;
-
-Block& Block::current() {
-  return *current_block;
-}
-
-bool Block::on_fiber() {
-  return current_block != nullptr;
-}
-
 Block::Block(const Launch& launch, GlobalMemory& global)
     : launch_(launch),
       global_(global),
@@ -39,12 +28,12 @@ bool Block::run(int64_t index) {
     prepare_fiber(threads_[i].context, stacks_.end_of(i), FiberStacks::usable_bytes, fiber_main);
     wake(i);
   }
-  current_block = this;
+  current_ = this;
   // Not always warp 0: what is missing after an initialisation by warp 0 shows when another goes first.
   running_ = choose_warp() * 32;
   warps_[running_ / 32].ready &= ~1u;
   switch_fiber(outside_, threads_[running_].context);
-  current_block = nullptr;
+  current_ = nullptr;
   return report_.ok;
 }
 

@@ -41,8 +41,8 @@ class Block {
   // --- What follows is called from the block's own fibers.
 
   /// The block whose fiber runs on this OS thread.
-  static Block& current();
-  static bool on_fiber();
+  static Block& current() { return *current_; }
+  static bool on_fiber() { return current_ != nullptr; }
   int thread() const { return running_; }
   int64_t index() const { return index_; }
   std::byte* shared() { return shared_.data(); }
@@ -117,6 +117,9 @@ class Block {
   std::string describe_warp(int warp) const;
   void record(int thread, Place place, const std::string& what, int other_line);
   [[noreturn]] void abandon();
+
+  // A fiber never moves to another OS thread, so code may keep the address of this over a switch.
+  static inline thread_local constinit Block* current_ = nullptr;
 
   const Launch& launch_;
   GlobalMemory& global_;

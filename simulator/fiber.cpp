@@ -15,7 +15,6 @@
 // stack pointer. swapcontext also saves the signal mask, a system call that makes it some thirty times
 // slower.
 #if defined(TILEWRIGHT_FAST_FIBERS)
-extern "C" void tilewright_switch_fiber(void** save, void* load);
 asm(R"(
 .text
 .globl tilewright_switch_fiber
@@ -54,10 +53,6 @@ void prepare_fiber(FiberContext& context, std::byte* stack_end, size_t, void (*e
   *--top = reinterpret_cast<void*>(entry);
   for (int i = 0; i < 6; ++i) *--top = nullptr;
   context.stack_pointer = top;
-}
-
-void switch_fiber(FiberContext& from, FiberContext& to) {
-  tilewright_switch_fiber(&from.stack_pointer, to.stack_pointer);
 }
 
 #else

@@ -11,6 +11,10 @@
 #include <ucontext.h>
 #endif
 
+#if defined(TILEWRIGHT_FAST_FIBERS)
+extern "C" __attribute__((visibility("hidden"))) void tilewright_switch_fiber(void** save, void* load);
+#endif
+
 namespace tilewright::simulator {
 
 /// Where a fiber that is not running goes on.
@@ -27,7 +31,13 @@ struct FiberContext {
 void prepare_fiber(FiberContext& context, std::byte* stack_end, size_t stack_bytes, void (*entry)());
 
 /// Leaves `from`, goes on in `to`. Returns when somebody switches back to `from`.
+#if defined(TILEWRIGHT_FAST_FIBERS)
+inline void switch_fiber(FiberContext& from, FiberContext& to) {
+  tilewright_switch_fiber(&from.stack_pointer, to.stack_pointer);
+}
+#else
 void switch_fiber(FiberContext& from, FiberContext& to);
+#endif
 
 /// The stacks of one block in flight. Each has an inaccessible page below it: an overflow stops, it never
 /// corrupts.
