@@ -22,7 +22,9 @@ TEST(Target, EveryDeviceGetsAnExactNamePtxOrAReason) {
     const TargetChoice choice = target_for_device(row.major, row.minor);
     SCOPED_TRACE(std::to_string(row.major) + "." + std::to_string(row.minor));
     ASSERT_EQ(choice.target == nullptr, row.name == nullptr);
-    if (row.name) EXPECT_EQ(choice.target->name, row.name);
+    if (row.name) {
+      EXPECT_EQ(choice.target->name, row.name);
+    }
     EXPECT_EQ(choice.as_ptx, row.as_ptx);
     EXPECT_EQ(choice.reason.empty(), row.name && !row.as_ptx);
   }
@@ -42,7 +44,9 @@ TEST(Target, NamesAreUniqueAndOldestFirst) {
   const Target* last = nullptr;
   for (const Target& target : targets()) {
     EXPECT_EQ(&target_by_name(target.name), &target);
-    if (last) EXPECT_LT(last->major * 10 + last->minor, target.major * 10 + target.minor);
+    if (last) {
+      EXPECT_LT(last->major * 10 + last->minor, target.major * 10 + target.minor);
+    }
     last = &target;
   }
 }

@@ -22,7 +22,9 @@ class ForwardCases : public testing::Test {
   static void expect_zero_row(const AttentionResult& result, int64_t batch, int64_t head, int64_t row) {
     for (int64_t c = 0; c < result.spec.head_dim.v; ++c)
       EXPECT_EQ(result.out_at(batch, row, head, c), 0.0) << "row " << row << " column " << c;
-    if (result.spec.lse) EXPECT_EQ(result.lse_at(batch, head, row), minus_infinity) << "row " << row;
+    if (result.spec.lse) {
+      EXPECT_EQ(result.lse_at(batch, head, row), minus_infinity) << "row " << row;
+    }
   }
   static void expect_equal_bits(const AttentionResult& a, const AttentionResult& b) {
     EXPECT_EQ(a.out.live_bytes(), b.out.live_bytes());
