@@ -17,7 +17,7 @@ __device__ __forceinline__ void accumulate_output(float (&output)[m_fragments][c
   constexpr int per_k = columns_v / 16, steps = block_n / 16 * per_k, slots = lookahead + 1;
   u32 a[m_fragments][4], b[slots][4];
 #pragma unroll
-  for (int i = 0; i < lookahead; ++i)
+  for (int i = 0; i < minimum(lookahead, steps); ++i)
     load_value_fragment(b[i % slots], value, i / per_k, i % per_k);
 #pragma unroll
   for (int i = 0; i < steps; ++i) {

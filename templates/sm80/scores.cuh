@@ -58,7 +58,7 @@ __device__ __forceinline__ void compute_scores(float (&scores)[m_fragments][n_fr
   u32 a[2][m_fragments][4], b[slots][4];
   if (!query_in_registers) load_query_fragment(a[0], query, 0);
 #pragma unroll
-  for (int i = 0; i < lookahead; ++i)
+  for (int i = 0; i < minimum(lookahead, steps); ++i)
     load_key_fragment(b[i % slots], key, i % per_k, i / per_k);
 #pragma unroll
   for (int i = 0; i < steps; ++i) {

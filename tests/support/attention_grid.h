@@ -12,4 +12,6 @@ struct GridGroup {
 };
 std::vector<GridGroup> attention_grid();
 
+inline void PrintTo(const GridGroup& group, std::ostream* out) { *out << group.name; }
+
 }  // namespace tilewright::test
