@@ -24,8 +24,9 @@ class Compiler {
   virtual std::string identity() = 0;
   /// The options for a target, in order; part of the cache key.
   virtual std::vector<std::string> options(const Target& target, bool as_ptx) = 0;
-  /// Throws CompileError with the log (the source is kept on disk and its path named), Error(environment) if
-  /// the compiler cannot serve the target.
+  /// Throws CompileError with the log and the command (an empty source path: the caller keeps the source and adds it),
+  /// Error(environment) if the compiler cannot serve the target. `is_ptx` of the result may be set unasked, with a note
+  /// that says why.
   virtual CompiledImage compile(const Source& source, const Target& target, bool as_ptx) = 0;
 };
 
