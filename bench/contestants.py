@@ -117,7 +117,8 @@ def fa3(cell, inputs, extension=None):
     """`extension`: the shared object of FA3's torch operators; else its Python module, if that is installed."""
     if extension:
         ctypes.CDLL(extension, mode=ctypes.RTLD_GLOBAL)
-        forward = torch.ops.flash_attn_3.fwd
+        # Its own build and the wheel `fa3-fwd` register the same operator under different names.
+        forward = next(space.fwd for space in (torch.ops.flash_attn_3, torch.ops.fa3_fwd) if hasattr(space, "fwd"))
 
         def start():
             return forward(inputs.q, inputs.k, inputs.v, is_causal=cell.causal, num_splits=1)[0]
