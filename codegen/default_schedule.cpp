@@ -34,6 +34,8 @@ std::vector<Schedule> preferred(const AttentionSpec& spec, const Target& target)
 
 // What the spec's own `blocks` leave open comes from `base`.
 Schedule merged(const BlockRequest& blocks, Schedule base) {
+  base.family = blocks.family.value_or(base.family);
+  base.ping_pong = blocks.ping_pong.value_or(base.ping_pong);
   base.block_m = blocks.m.value_or(base.block_m);
   base.block_n = blocks.n.value_or(base.block_n);
   base.stages = blocks.stages.value_or(base.stages);

@@ -7,6 +7,7 @@
 #include "codegen/error.h"
 #include "codegen/template_items.h"
 #include "codegen/templates.h"
+#include "codegen/warpgroup_products.h"
 
 namespace tilewright {
 namespace {
@@ -72,6 +73,14 @@ std::string configuration(const AttentionSpec& spec, const Schedule& schedule, c
   add_bool("with_softcap", spec.softcap != 0);
   add("float", "softcap", number(spec.softcap));
   add_bool("with_lse", spec.lse);
+  if (schedule.family == Family::sm90) {
+    // 64512 registers a block: 3 warpgroups are launched with 168 each, 4 with 128.
+    const int consumers = schedule.consumers();
+    add_int("consumers", consumers);
+    add_int("producer_registers", consumers == 3 ? 32 : consumers == 2 ? 40 : 56);
+    add_int("consumer_registers", consumers == 3 ? 160 : consumers == 2 ? 232 : 240);
+    add_bool("ping_pong", schedule.ping_pong);
+  }
   add_int("block_m", schedule.block_m);
   add_int("block_n", schedule.block_n);
   add_int("warps", schedule.warps);
@@ -156,7 +165,17 @@ Source emit(const AttentionSpec& spec, const Schedule& schedule, const Target& t
   sections.push_back({"This kernel's spec and schedule", &constants});
   add_file("primitives/primitives.cuh");
   add_file(spec.dtype.q == DataType::bf16 ? "primitives/element_bf16.cuh" : "primitives/element_fp16.cuh");
-  for (const char* file : {"visibility.cuh", "sm80/tile.cuh", "sm80/scores.cuh", "sm80/softmax.cuh", "sm80/output.cuh",
+  std::vector<TemplateItem> products;
+  if (schedule.family == Family::sm90) {
+    add_file("primitives/sm90.cuh");
+    add_file("sm90/parameters.cuh");
+    products = parse_template(warpgroup_products(spec, schedule), backend);
+    sections.push_back({"The matrix products in this kernel's shape", &products});
+    for (const char* file : {"visibility.cuh", "quad.cuh", "sm90/layout.cuh", "sm90/tiles.cuh", "sm90/producer.cuh", "sm90/softmax.cuh",
+                             "sm90/output.cuh", "sm90/consumer.cuh", "sm90/forward.cuh"})
+      add_file(file);
+  } else
+  for (const char* file : {"visibility.cuh", "quad.cuh", "sm80/tile.cuh", "sm80/scores.cuh", "sm80/softmax.cuh", "sm80/output.cuh",
                            "sm80/forward.cuh"})
     add_file(file);
 

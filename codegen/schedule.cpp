@@ -22,6 +22,14 @@ constexpr int other_registers = 64;
 
 Resources resources(const AttentionSpec& spec, const Schedule& schedule, const Target& target) {
   Resources result;
+  if (schedule.family == Family::sm90) {
+    const int panels_qk = (spec.head_dim.qk + 63) / 64, panels_v = (spec.head_dim.v + 63) / 64;
+    result.shared_memory = 128 * (schedule.block_m * panels_qk + schedule.stages * schedule.block_n * (panels_qk + panels_v)) +
+                           16 * schedule.consumers() + 32 * schedule.stages + 64;
+    result.accumulator_registers = spec.head_dim.v / 2 + schedule.block_n / 2 + schedule.block_n / 4;
+    result.blocks_per_sm = 1;
+    return result;
+  }
   const int qk = row_bytes(spec.head_dim.qk), v = row_bytes(spec.head_dim.v);
   result.shared_memory = schedule.block_m * qk + schedule.stages * schedule.block_n * (qk + v);
   const int fragments = schedule.block_m / schedule.warps / 16;
@@ -45,6 +53,12 @@ std::vector<std::string> illegal_because(const AttentionSpec& spec, const Schedu
     refuse(std::string("blocks.") + name + " is " + text(value) + "; expected " + text(low) + " to " + text(high));
     return false;
   };
+  if (schedule.family == Family::sm90) {
+    if (!target.wgmma) refuse("the sm90 family needs wgmma, which only sm_90a has");
+    const int shared = resources(spec, schedule, target).shared_memory;
+    if (shared > target.shared_memory_per_block) refuse("shared " + text(shared));
+    return reasons;
+  }
   bool sizes = in_range("m", schedule.block_m, 16, 256);
   sizes = in_range("n", schedule.block_n, 16, 256) && sizes;
   sizes = in_range("warps", schedule.warps, 1, 16) && sizes;

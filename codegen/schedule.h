@@ -14,12 +14,14 @@ struct Schedule {
   Family family = Family::sm80;
   int block_m = 0;                  // query rows of a tile
   int block_n = 0;                  // keys of a tile
-  int warps = 0;                    // each owns block_m / warps rows
+  int warps = 0;                    // sm80: each owns block_m / warps rows; sm90: 4 a consumer of 64 rows, and 4 of the producer
   int stages = 0;                   // pairs of K and V tiles in shared memory at once; 1: K and V take turns
-  bool query_in_registers = false;  // Q fragments are read once instead of once per K tile
+  bool query_in_registers = false;  // sm80: Q fragments are read once instead of once per K tile
+  bool ping_pong = false;           // sm90: consumers take turns, products of one under the softmax of the other
   bool operator==(const Schedule&) const = default;
 
   int threads() const { return 32 * warps; }
+  int consumers() const { return block_m / 64; }  // sm90
 };
 
 /// What one block of a schedule takes, by calculation (the compiler's own figures are in CompileReport).

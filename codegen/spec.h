@@ -15,12 +15,17 @@ enum class Pass { forward, backward, decode };
 enum class Layout { bshd, bhsd, packed, paged };
 enum class Rope { none, interleaved, half };
 
+/// Device code families. `sm80`: mma.sync, ldmatrix, cp.async; it serves every target of compute capability 8.0 on.
+/// `sm90`: wgmma, the tensor copy engine, a producer warp and consumer warpgroups; Hopper alone.
+enum class Family { sm80, sm90 };
+
 /// Bytes of one element.
 int size_of(DataType type);
 std::string_view name_of(DataType type);
 std::string_view name_of(Pass pass);
 std::string_view name_of(Layout layout);
 std::string_view name_of(Rope rope);
+std::string_view name_of(Family family);
 
 /// Elements per head of Q and K (`qk`) and of V and the output (`v`). Multiples of 8 from 8 to 576.
 struct HeadDim {
@@ -50,8 +55,9 @@ struct Mask {
 
 /// A schedule written by hand under `blocks:`; a field left out is chosen by the default rule.
 struct BlockRequest {
+  std::optional<Family> family;
   std::optional<int> m, n, stages, warps;
-  std::optional<bool> query_in_registers;
+  std::optional<bool> query_in_registers, ping_pong;
   bool operator==(const BlockRequest&) const = default;
 };
 

@@ -41,11 +41,13 @@ std::string blocks_text(const BlockRequest& blocks) {
     if (!fields.empty()) fields += ", ";
     fields += fmt::format("{}: {}", key, value);
   };
+  if (blocks.family) add("family", std::string(name_of(*blocks.family)));
   if (blocks.m) add("m", fmt::format("{}", *blocks.m));
   if (blocks.n) add("n", fmt::format("{}", *blocks.n));
   if (blocks.stages) add("stages", fmt::format("{}", *blocks.stages));
   if (blocks.warps) add("warps", fmt::format("{}", *blocks.warps));
   if (blocks.query_in_registers) add("query_in_registers", *blocks.query_in_registers ? "true" : "false");
+  if (blocks.ping_pong) add("ping_pong", *blocks.ping_pong ? "true" : "false");
   return "{" + fields + "}";
 }
 

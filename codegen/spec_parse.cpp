@@ -297,7 +297,11 @@ class SpecReader {
     }
     BlockRequest& blocks = spec_.blocks;
     for (const YamlEntry& entry : node.entries) {
-      if (entry.key == "m") {
+      if (entry.key == "family") {
+        blocks.family = read_word<Family>(entry.value, "blocks.family", {Family::sm80, Family::sm90});
+      } else if (entry.key == "ping_pong") {
+        blocks.ping_pong = read_flag(entry.value, "blocks.ping_pong");
+      } else if (entry.key == "m") {
         blocks.m = read_integer(entry.value, block_m_rule);
       } else if (entry.key == "n") {
         blocks.n = read_integer(entry.value, block_n_rule);

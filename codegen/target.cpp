@@ -29,8 +29,6 @@ const Target& find(std::string_view name) {
 
 }  // namespace
 
-std::string_view name_of(Family) { return "sm80"; }
-
 std::span<const Target> targets() { return table; }
 
 const Target& target_by_name(std::string_view name) {

@@ -9,10 +9,6 @@
 #pragma GCC visibility push(default)  // exported by libtilewright.so
 namespace tilewright {
 
-/// Device code families. `sm80`: mma.sync, ldmatrix, cp.async; it serves every target of compute capability 8.0 on.
-enum class Family { sm80 };
-std::string_view name_of(Family family);
-
 struct Target {
   std::string_view name;           // "sm_90a": exactly what the compilers are told
   std::string_view generation;     // "Hopper"

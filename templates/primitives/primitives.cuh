@@ -10,6 +10,11 @@ PRIMITIVE int block_index()
 DEVICE { int index; asm volatile("mov.u32 %0, %%ctaid.x;" : "=r"(index)); return index; }
 SIMULATOR { return simulator->block_index(); }
 
+/// Blocks of the launch.
+PRIMITIVE int grid_blocks()
+DEVICE { int count; asm("mov.u32 %0, %%nctaid.x;" : "=r"(count)); return count; }
+SIMULATOR { return simulator->grid_blocks(); }
+
 /// Address of the block's dynamic shared memory in the shared window; all shared addresses are 32-bit offsets from it.
 PRIMITIVE u32 shared_base()
 DEVICE {

@@ -1,0 +1,105 @@
+// A consumer: a warpgroup that computes 64 query rows of each of the block's tiles.
+
+/// What stays the same for a consumer over all its tiles. Descriptors are the low words; see warpgroup_descriptor.
+struct Consumer {
+  int group;
+  u32 query, keys, values;
+};
+
+/// Low word of a descriptor of a 128-byte-swizzled operand: address and, between panels of a transposed one, leading offset,
+/// in 16-byte units (9.7.15.5.1.2). The high word is constant: 1024 bytes between groups of 8 rows, swizzle mode 1.
+__device__ __forceinline__ u32 warpgroup_descriptor(u32 address, u32 leading_bytes) {
+  return (address & 0x3ffff) / 16 | leading_bytes / 16 << 16;
+}
+
+/// First tile of keys: nothing to overlap with yet.
+__device__ __forceinline__ void attend_first(const HopperForwardParameters& p, const Layout& layout, const Consumer& me,
+                                             const RingPlace& place, int j, int row, u32 (&probabilities)[block_n / 4],
+                                             SoftmaxState& state, float scale_log2) {
+  float scores[block_n / 2], correction[2];
+  barrier_wait(layout.key_full(place.stage), place.parity);
+  multiply_query_keys(scores, me.query, me.keys + place.stage * (key_bytes / 16));
+  wait_scores<0>(scores);
+  release(layout.key_empty(place.stage));
+  if (with_softcap) cap_scores(scores, p.forward.scale);
+  mask_scores(scores, p.forward, row, j * block_n);
+  update_softmax<true, true>(scores, state, correction, scale_log2);
+  pack_probabilities(probabilities, scores);
+}
+
+/// Scores of tile j are computed while the probabilities of tile j + 1 meet its values; the softmax of j runs under that
+/// product. Without the overlap a head dim of 128 runs at 0.88 of the speed. With ping-pong one group's products run
+/// under the other's softmax.
+template <bool masked>
+__device__ __forceinline__ void attend(const HopperForwardParameters& p, const Layout& layout, const Consumer& me,
+                                       RingPlace& place, int j, int row, u32 (&probabilities)[block_n / 4],
+                                       float (&output)[head_dim_v / 2], SoftmaxState& state, float scale_log2) {
+  const RingPlace values = place;
+  advance(place);
+  float scores[block_n / 2], correction[2];
+  barrier_wait(layout.key_full(place.stage), place.parity);
+  if (ping_pong) named_barrier_wait<256>(1 + me.group);
+  multiply_query_keys(scores, me.query, me.keys + place.stage * (key_bytes / 16));
+  barrier_wait(layout.value_full(values.stage), values.parity);
+  multiply_probabilities_values(output, probabilities, me.values + values.stage * (value_bytes / 16));
+  if (ping_pong) named_barrier_arrive<256>(1 + (me.group + 1 == consumers ? 0 : me.group + 1));
+  wait_scores<1>(scores);
+  release(layout.key_empty(place.stage));
+  if (with_softcap) cap_scores(scores, p.forward.scale);
+  if (masked) mask_scores(scores, p.forward, row, j * block_n);
+  update_softmax<masked, false>(scores, state, correction, scale_log2);
+  wait_output(output, probabilities, scores);
+  release(layout.value_empty(values.stage));
+  pack_probabilities(probabilities, scores);
+  rescale(output, correction);
+}
+
+__device__ __forceinline__ void consume(const HopperForwardParameters& p, const Layout& layout, int group) {
+  const Consumer me = {group, warpgroup_descriptor(layout.query(group), 16), warpgroup_descriptor(layout.key(0), 16),
+                       warpgroup_descriptor(layout.value(0), panel_bytes)};
+  const int thread = thread_index() % 128;
+  const int row_in_tile = group * group_rows + thread / 32 * 16 + thread % 32 / 4;
+  const float scale_log2 = with_softcap ? log2_e : p.forward.scale_log2;
+  if (ping_pong && group == consumers - 1) named_barrier_arrive<256>(1);  // the first turn is group 0's
+  RingPlace place = {0, 0};
+  int index = block_index();
+#pragma unroll 1
+  for (int round = 0; index < p.tiles; ++round) {
+    // What the loops count with goes through uniform(): a single value that the compiler cannot prove equal in all lanes
+    // puts the loop's descriptors into vector registers, for 2 to 6 % of the cycles.
+    const Tile tile = tile_at(p, index);
+    KeyTiles keys = key_tiles(p.forward, tile.row);
+    keys = {uniform(keys.begin), uniform(keys.end), uniform(keys.full_begin), uniform(keys.full_end)};
+    place = {uniform(place.stage), uniform(place.parity)};
+    const int row = tile.row + row_in_tile;
+    float output[head_dim_v / 2];
+#pragma unroll
+    for (int i = 0; i < head_dim_v / 2; ++i) output[i] = 0.0f;
+    SoftmaxState state = {{minus_infinity, minus_infinity}, {0.0f, 0.0f}};
+    barrier_wait(layout.query_full(group), round & 1);
+    int j = keys.end - 1;
+    if (j >= keys.begin) {
+      u32 probabilities[block_n / 4];
+      attend_first(p, layout, me, place, j, row, probabilities, state, scale_log2);
+      --j;
+      do {
+#pragma unroll 1
+        for (; j >= keys.begin && (j >= keys.full_end || j < keys.full_begin); --j)
+          attend<true>(p, layout, me, place, j, row, probabilities, output, state, scale_log2);
+#pragma unroll 1
+        for (; j >= keys.begin && j >= keys.full_begin; --j)
+          attend<false>(p, layout, me, place, j, row, probabilities, output, state, scale_log2);
+      } while (j >= keys.begin);
+      release(layout.query_empty(group));
+      barrier_wait(layout.value_full(place.stage), place.parity);
+      multiply_probabilities_values(output, probabilities, me.values + place.stage * (value_bytes / 16));
+      wait_output(output, probabilities);
+      release(layout.value_empty(place.stage));
+      advance(place);
+    } else {
+      release(layout.query_empty(group));
+    }
+    index = receive_tile(layout, round);
+    store_output(p.forward, output, state, tile, row);
+  }
+}

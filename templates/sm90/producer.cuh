@@ -1,0 +1,60 @@
+// The producer: one thread that keeps the copy engine ahead of the consumers.
+
+__device__ __forceinline__ void load_query(const HopperForwardParameters& p, const Layout& layout, int group, const Tile& tile) {
+  barrier_arrive_expecting(layout.query_full(group), query_bytes);
+#pragma unroll
+  for (int panel = 0; panel < panels_qk; ++panel)
+    tensor_load(layout.query(group) + panel * query_panel_bytes, &p.q_map, layout.query_full(group), panel * 64,
+                tile.row + group * group_rows, tile.head, tile.batch);
+}
+
+__device__ __forceinline__ void load_keys(const HopperForwardParameters& p, const Layout& layout, const RingPlace& place, int key,
+                                          const Tile& tile) {
+  barrier_wait(layout.key_empty(place.stage), place.parity ^ 1);
+  barrier_arrive_expecting(layout.key_full(place.stage), key_bytes);
+#pragma unroll
+  for (int panel = 0; panel < panels_qk; ++panel)
+    tensor_load(layout.key(place.stage) + panel * panel_bytes, &p.k_map, layout.key_full(place.stage), panel * 64, key,
+                tile.head / gqa_ratio, tile.batch);
+}
+
+__device__ __forceinline__ void load_values(const HopperForwardParameters& p, const Layout& layout, const RingPlace& place, int key,
+                                            const Tile& tile) {
+  barrier_wait(layout.value_empty(place.stage), place.parity ^ 1);
+  barrier_arrive_expecting(layout.value_full(place.stage), value_bytes);
+#pragma unroll
+  for (int panel = 0; panel < panels_v; ++panel)
+    tensor_load(layout.value(place.stage) + panel * panel_bytes, &p.v_map, layout.value_full(place.stage), panel * 64, key,
+                tile.head / gqa_ratio, tile.batch);
+}
+
+/// Per tile: the last K, then Q, then K one tile ahead of V, as the consumers take them. The loops stay rolled: unrolled
+/// they spill at the producer's few registers.
+__device__ __forceinline__ void produce(const HopperForwardParameters& p, const Layout& layout) {
+  RingPlace place = {0, 0};
+  int index = block_index();
+#pragma unroll 1
+  for (int round = 0; index < p.tiles; ++round) {
+    const Tile tile = tile_at(p, index);
+    const KeyTiles keys = key_tiles(p.forward, tile.row);
+    int j = keys.end - 1;
+    if (j >= keys.begin) load_keys(p, layout, place, j * block_n, tile);
+#pragma unroll 1
+    for (int group = 0; group < consumers; ++group) {
+      barrier_wait(layout.query_empty(group), (round & 1) ^ 1);
+      load_query(p, layout, group, tile);
+    }
+#pragma unroll 1
+    for (; j >= keys.begin; --j) {
+      RingPlace next = place;
+      advance(next);
+      if (j > keys.begin) load_keys(p, layout, next, (j - 1) * block_n, tile);
+      if (j == keys.begin) index = next_tile(p);  // arrives while the last values are waited for
+      load_values(p, layout, place, j * block_n, tile);
+      place = next;
+    }
+    if (keys.end == keys.begin) index = next_tile(p);
+    publish_tile(layout, round, index);
+  }
+  finish_tiles(p);
+}

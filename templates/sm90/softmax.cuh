@@ -1,0 +1,99 @@
+// Online softmax over a warpgroup's accumulator: thread t of the group holds, of rows t / 4 % 8 + 16 * (t / 32) and 8 below,
+// two neighbouring columns of every eight: element 4 i + 2 half + e is column 8 i + 2 (t % 4) + e of row half.
+
+struct SoftmaxState {
+  float maximum[2];
+  float sum[2];  // this thread's share
+};
+
+__device__ __forceinline__ void mask_scores(float (&scores)[block_n / 2], const ForwardParameters& p, int row, int key) {
+  const int column = thread_index() % 4 * 2;
+  const KeyLimits limits = key_limits(p, row, key + column);
+  const int keys_left = p.seqlen_kv - key - column;
+#pragma unroll
+  for (int half = 0; half < 2; ++half) {
+    const int high = limited_right ? minimum(limits.high + half * 8, keys_left) : keys_left;
+#pragma unroll
+    for (int i = 0; i < block_n / 8; ++i)
+#pragma unroll
+      for (int e = 0; e < 2; ++e)
+        if (i * 8 + e >= high || (limited_left && i * 8 + e < limits.low + half * 8)) scores[4 * i + 2 * half + e] = minus_infinity;
+  }
+}
+
+/// score = cap * tanh(scale * score / cap), by tanh(x) = 1 - 2 / (exp(2x) + 1): absolute error near 2^-22, which
+/// tanh.approx (2^-11) does not reach.
+__device__ __forceinline__ void cap_scores(float (&scores)[block_n / 2], float scale) {
+  const float factor = 2.0f * log2_e / softcap * scale;
+#pragma unroll
+  for (int i = 0; i < block_n / 2; ++i) {
+    const float power = exp2_approximate(scores[i] * factor);
+    scores[i] = softcap - 2.0f * softcap * reciprocal_approximate(power + 1.0f);
+  }
+}
+
+/// Two independent chains for maxima and sums: one has too little to issue between its dependent steps.
+constexpr int chains = 2;
+
+/// Beyond this the rounding of scale * maximum would show (2^-14 in the exponent), and the maximum is taken off first.
+constexpr float largest_fused_offset = 1024.0f;
+
+/// Scores become probabilities relative to the running maximum; `correction` is the factor for the old output. `checked`:
+/// a row may have seen no key so far.
+template <bool checked, bool first>
+__device__ __forceinline__ void update_softmax(float (&scores)[block_n / 2], SoftmaxState& state, float (&correction)[2],
+                                               float scale_log2) {
+  float partial[2][chains];
+#pragma unroll
+  for (int i = 0; i < block_n / 4; ++i)
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const float score = scores[4 * (i / 2) + 2 * half + i % 2];
+      partial[half][i % chains] = i < chains ? score : maximum(partial[half][i % chains], score);
+    }
+  float offset[2];
+  bool large = false;
+#pragma unroll
+  for (int half = 0; half < 2; ++half) {
+    float largest = maximum(partial[half][0], partial[half][1]);
+    largest = maximum(largest, shuffle_xor(largest, 1));
+    largest = maximum(largest, shuffle_xor(largest, 2));
+    if (!first) largest = maximum(largest, state.maximum[half]);
+    const float reference = checked && largest == minus_infinity ? 0.0f : largest;
+    offset[half] = -reference * scale_log2;
+    large |= offset[half] > largest_fused_offset || offset[half] < -largest_fused_offset;
+    correction[half] = first ? 1.0f : exp2_approximate((state.maximum[half] - reference) * scale_log2);
+    state.sum[half] = first ? 0.0f : state.sum[half] * correction[half];
+    state.maximum[half] = largest;
+  }
+  if (warp_any(large)) {
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const float reference = state.maximum[half] == minus_infinity ? 0.0f : state.maximum[half];
+      offset[half] = 0.0f;
+#pragma unroll
+      for (int i = 0; i < block_n / 4; ++i) scores[4 * (i / 2) + 2 * half + i % 2] -= reference;
+    }
+  }
+#pragma unroll
+  for (int i = 0; i < block_n / 4; ++i)
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      float& score = scores[4 * (i / 2) + 2 * half + i % 2];
+      score = exp2_approximate(score * scale_log2 + offset[half]);
+      partial[half][i % chains] = i < chains ? score : partial[half][i % chains] + score;
+    }
+#pragma unroll
+  for (int half = 0; half < 2; ++half) state.sum[half] += partial[half][0] + partial[half][1];
+}
+
+/// The accumulator's layout is that of the A operand of the next product.
+__device__ __forceinline__ void pack_probabilities(u32 (&packed)[block_n / 4], float (&scores)[block_n / 2]) {
+#pragma unroll
+  for (int i = 0; i < block_n / 4; ++i) packed[i] = pack_element(scores[2 * i], scores[2 * i + 1]);
+}
+
+__device__ __forceinline__ void rescale(float (&output)[head_dim_v / 2], float (&correction)[2]) {
+#pragma unroll
+  for (int i = 0; i < head_dim_v / 2; ++i) output[i] *= correction[i / 2 % 2];
+}
