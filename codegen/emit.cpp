@@ -5,6 +5,7 @@
 #include <unordered_map>
 
 #include "codegen/error.h"
+#include "codegen/families.h"
 #include "codegen/template_items.h"
 #include "codegen/templates.h"
 #include "codegen/warpgroup_products.h"
@@ -74,11 +75,9 @@ std::string configuration(const AttentionSpec& spec, const Schedule& schedule, c
   add("float", "softcap", number(spec.softcap));
   add_bool("with_lse", spec.lse);
   if (schedule.family == Family::sm90) {
-    // 64512 registers a block: 3 warpgroups are launched with 168 each, 4 with 128.
-    const int consumers = schedule.consumers();
-    add_int("consumers", consumers);
-    add_int("producer_registers", consumers == 3 ? 32 : consumers == 2 ? 40 : 56);
-    add_int("consumer_registers", consumers == 3 ? 160 : consumers == 2 ? 232 : 240);
+    add_int("consumers", schedule.consumers());
+    add_int("producer_registers", sm90::producer_registers(schedule.consumers()));
+    add_int("consumer_registers", sm90::consumer_registers(schedule.consumers()));
     add_bool("ping_pong", schedule.ping_pong);
   }
   add_int("block_m", schedule.block_m);
@@ -105,11 +104,11 @@ std::string header(const AttentionSpec& spec, const Schedule& schedule, const Ta
 }
 
 // What the simulator calls: generated code keeps no other contact with the host.
-std::string simulator_entry_points() {
-  const std::string name(kernel_name);
+std::string simulator_entry_points(Family family) {
+  const std::string name(kernel_name), parameters = family == Family::sm90 ? "HopperForwardParameters" : "ForwardParameters";
   return "extern \"C\" void " + name + "_bind(const SimulatorInterface* interface) { simulator = interface; }\n\n" +
          "extern \"C\" void " + name + "_thunk(const void* parameters) {\n  " + name +
-         "(*(const ForwardParameters*)parameters);\n}\n";
+         "(*(const " + parameters + "*)parameters);\n}\n";
 }
 
 struct Section {
@@ -167,17 +166,18 @@ Source emit(const AttentionSpec& spec, const Schedule& schedule, const Target& t
   add_file(spec.dtype.q == DataType::bf16 ? "primitives/element_bf16.cuh" : "primitives/element_fp16.cuh");
   std::vector<TemplateItem> products;
   if (schedule.family == Family::sm90) {
-    add_file("primitives/sm90.cuh");
     add_file("sm90/parameters.cuh");
+    add_file("primitives/sm90.cuh");
     products = parse_template(warpgroup_products(spec, schedule), backend);
     sections.push_back({"The matrix products in this kernel's shape", &products});
-    for (const char* file : {"visibility.cuh", "quad.cuh", "sm90/layout.cuh", "sm90/tiles.cuh", "sm90/producer.cuh", "sm90/softmax.cuh",
-                             "sm90/output.cuh", "sm90/consumer.cuh", "sm90/forward.cuh"})
+    for (const char* file : {"visibility.cuh", "quad.cuh", "sm90/layout.cuh", "sm90/tiles.cuh", "sm90/producer.cuh",
+                             "sm90/softmax.cuh", "sm90/output.cuh", "sm90/consumer.cuh", "sm90/forward.cuh"})
       add_file(file);
-  } else
-  for (const char* file : {"visibility.cuh", "quad.cuh", "sm80/tile.cuh", "sm80/scores.cuh", "sm80/softmax.cuh", "sm80/output.cuh",
-                           "sm80/forward.cuh"})
-    add_file(file);
+  } else {
+    for (const char* file : {"visibility.cuh", "quad.cuh", "sm80/tile.cuh", "sm80/scores.cuh", "sm80/softmax.cuh",
+                             "sm80/output.cuh", "sm80/forward.cuh"})
+      add_file(file);
+  }
 
   Source source;
   source.text = header(spec, schedule, target) + "\n";
@@ -185,7 +185,7 @@ Source emit(const AttentionSpec& spec, const Schedule& schedule, const Target& t
   source.text += template_text(backend == Backend::device ? "primitives/device_prelude.cuh"
                                                           : "primitives/simulator_prelude.cuh");
   source.text += reachable(sections);
-  if (backend == Backend::simulator) source.text += "\n" + simulator_entry_points();
+  if (backend == Backend::simulator) source.text += "\n" + simulator_entry_points(schedule.family);
   source.file_name = std::string(kernel_name) + ".cu";
   source.kernel_name = kernel_name;
   source.threads = schedule.threads();

@@ -1,10 +1,5 @@
 // The primitives of Hopper: barriers in shared memory, the tensor copy engine, named barriers, register budgets.
 
-/// A tensor map (CUtensorMap): made by the host, read by the copy engine alone.
-struct __attribute__((aligned(64))) TensorMap {
-  u64 words[16];
-};
-
 /// Sets up a barrier of `arrivals` arrivals a phase (9.7.13.15.9). One thread does it, then fences, then all meet.
 PRIMITIVE void barrier_initialize(u32 barrier, int arrivals)
 DEVICE { asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" :: "r"(barrier), "r"(arrivals) : "memory"); }

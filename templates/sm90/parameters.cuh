@@ -1,4 +1,9 @@
-// What one launch of a Hopper forward kernel varies.
+// What one launch of a Hopper forward kernel varies. The host includes this very file, so both sides share one layout.
+
+/// A tensor map (CUtensorMap): made by the host, read by the copy engine alone.
+struct __attribute__((aligned(64))) TensorMap {
+  unsigned long long words[16];
+};
 
 /// The maps have rank 4: columns, rows, heads, batch; boxes of 64 columns by 64 rows (q) or block_n rows (k, v), swizzled
 /// in 128-byte rows.
