@@ -4,11 +4,9 @@
 struct SoftmaxState {
   float maximum[m_fragments][2];
   float sum[m_fragments][2];
-  bool subtract_first;  // the same in all lanes: some row's maximum is too large for one fused multiply-add
 };
 
 __device__ __forceinline__ void start_softmax(SoftmaxState& state) {
-  state.subtract_first = false;
 #pragma unroll
   for (int m = 0; m < m_fragments; ++m)
 #pragma unroll
@@ -22,10 +20,7 @@ __device__ __forceinline__ void start_softmax(SoftmaxState& state) {
 /// probabilities stay below 2^8, the final division undoes the common factor exactly, and the output need not be rescaled.
 constexpr float maximum_lag = 8.0f;
 
-/// Beyond this the rounding of scale * maximum would show (2^-14 in the exponent), and the maximum is taken off first.
-constexpr float largest_fused_offset = 1024.0f;
-
-/// Scores become probabilities relative to the running maximum: 2^(scale_log2 * (score - maximum)).
+/// Scores become probabilities relative to the running maximum: 2^(factor * score + offset).
 __device__ __forceinline__ void update_softmax(float (&scores)[m_fragments][n_fragments][4], SoftmaxState& state,
                                                float (&output)[m_fragments][columns_v / 8][4], float scale_log2) {
   float row_maximum[m_fragments][2];
@@ -43,58 +38,33 @@ __device__ __forceinline__ void update_softmax(float (&scores)[m_fragments][n_fr
       lags |= (row_maximum[m][half] - state.maximum[m][half]) * scale_log2 > maximum_lag;
     }
   if (warp_any(lags)) {
-    bool large = false;
 #pragma unroll
     for (int m = 0; m < m_fragments; ++m)
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
         const float old = state.maximum[m][half];
-        const float now = maximum(old, row_maximum[m][half]);
-        // A row that has seen no key yet has nothing to rescale, and -inf - -inf must not arise.
-        const float correction = old == minus_infinity ? 0.0f : exp2_approximate((old - now) * scale_log2);
-        state.maximum[m][half] = now;
+        state.maximum[m][half] = maximum(old, row_maximum[m][half]);
+        const float correction = score_correction(old, score_scale(state.maximum[m][half], scale_log2), scale_log2);
         state.sum[m][half] *= correction;
-        large |= now * scale_log2 > largest_fused_offset || (now * scale_log2 < -largest_fused_offset && now != minus_infinity);
 #pragma unroll
         for (int n = 0; n < columns_v / 8; ++n) {
           output[m][n][half * 2] *= correction;
           output[m][n][half * 2 + 1] *= correction;
         }
       }
-    state.subtract_first = warp_any(large);
   }
-  float offset[m_fragments][2];
 #pragma unroll
   for (int m = 0; m < m_fragments; ++m)
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       const float reference = state.maximum[m][half] == minus_infinity ? 0.0f : state.maximum[m][half];
-      offset[m][half] = -reference * scale_log2;
-    }
-  if (state.subtract_first) {
-#pragma unroll
-    for (int m = 0; m < m_fragments; ++m)
-#pragma unroll
-      for (int half = 0; half < 2; ++half) {
-        const float reference = state.maximum[m][half] == minus_infinity ? 0.0f : state.maximum[m][half];
-        offset[m][half] = 0.0f;
-#pragma unroll
-        for (int n = 0; n < n_fragments; ++n) {
-          scores[m][n][half * 2] -= reference;
-          scores[m][n][half * 2 + 1] -= reference;
-        }
-      }
-  }
-#pragma unroll
-  for (int m = 0; m < m_fragments; ++m)
-#pragma unroll
-    for (int half = 0; half < 2; ++half) {
+      const ScoreScale scale = score_scale(reference, scale_log2);
       float sum = 0.0f;
 #pragma unroll
       for (int n = 0; n < n_fragments; ++n)
 #pragma unroll
         for (int e = 0; e < 2; ++e) {
-          const float probability = exp2_approximate(scores[m][n][half * 2 + e] * scale_log2 + offset[m][half]);
+          const float probability = exp2_approximate(scores[m][n][half * 2 + e] * scale.factor + scale.offset);
           scores[m][n][half * 2 + e] = probability;
           sum += probability;
         }

@@ -15,9 +15,8 @@ __device__ __forceinline__ void store_output(const ForwardParameters& p, float (
     const int my_row = row + half * 8;
     const bool live = my_row < p.seqlen_q;
     if (with_lse && live && quarter == 0 && p.lse) {
-      const float scale = with_softcap ? 1.0f : p.scale;
       global_store_float(p.lse + ((long long)tile.batch * p.heads + tile.head) * p.seqlen_q + my_row,
-                         sees_no_key ? minus_infinity : state.maximum[half] * scale + log2_approximate(sum) * ln_2);
+                         sees_no_key ? minus_infinity : log_sum_exp(p, state.maximum[half], sum));
     }
     u16* to = (u16*)p.out.data + tile.batch * p.out.batch_stride + tile.head * p.out.head_stride + my_row * p.out.row_stride +
               quarter * 8;

@@ -35,11 +35,8 @@ __device__ __forceinline__ void cap_scores(float (&scores)[block_n / 2], float s
 /// Two independent chains for maxima and sums: one has too little to issue between its dependent steps.
 constexpr int chains = 2;
 
-/// Beyond this the rounding of scale * maximum would show (2^-14 in the exponent), and the maximum is taken off first.
-constexpr float largest_fused_offset = 1024.0f;
-
-/// Scores become probabilities relative to the running maximum; `correction` is the factor for the old output. `checked`:
-/// a row may have seen no key so far.
+/// Scores become probabilities 2^(factor * score + offset), one fused multiply-add each; `correction` is the factor for the
+/// old output. `checked`: a row may have seen no key so far.
 template <bool checked, bool first>
 __device__ __forceinline__ void update_softmax(float (&scores)[block_n / 2], SoftmaxState& state, float (&correction)[2],
                                                float scale_log2) {
@@ -51,36 +48,24 @@ __device__ __forceinline__ void update_softmax(float (&scores)[block_n / 2], Sof
       const float score = scores[4 * (i / 2) + 2 * half + i % 2];
       partial[half][i % chains] = i < chains ? score : maximum(partial[half][i % chains], score);
     }
-  float offset[2];
-  bool large = false;
+  ScoreScale scale[2];
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
     float largest = maximum(partial[half][0], partial[half][1]);
     largest = maximum(largest, shuffle_xor(largest, 1));
     largest = maximum(largest, shuffle_xor(largest, 2));
     if (!first) largest = maximum(largest, state.maximum[half]);
-    const float reference = checked && largest == minus_infinity ? 0.0f : largest;
-    offset[half] = -reference * scale_log2;
-    large |= offset[half] > largest_fused_offset || offset[half] < -largest_fused_offset;
-    correction[half] = first ? 1.0f : exp2_approximate((state.maximum[half] - reference) * scale_log2);
+    scale[half] = score_scale(checked && largest == minus_infinity ? 0.0f : largest, scale_log2);
+    correction[half] = first ? 1.0f : score_correction(state.maximum[half], scale[half], scale_log2);
     state.sum[half] = first ? 0.0f : state.sum[half] * correction[half];
     state.maximum[half] = largest;
-  }
-  if (warp_any(large)) {
-#pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      const float reference = state.maximum[half] == minus_infinity ? 0.0f : state.maximum[half];
-      offset[half] = 0.0f;
-#pragma unroll
-      for (int i = 0; i < block_n / 4; ++i) scores[4 * (i / 2) + 2 * half + i % 2] -= reference;
-    }
   }
 #pragma unroll
   for (int i = 0; i < block_n / 4; ++i)
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       float& score = scores[4 * (i / 2) + 2 * half + i % 2];
-      score = exp2_approximate(score * scale_log2 + offset[half]);
+      score = exp2_approximate(score * scale[half].factor + scale[half].offset);
       partial[half][i % chains] = i < chains ? score : partial[half][i % chains] + score;
     }
 #pragma unroll
