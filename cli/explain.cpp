@@ -70,13 +70,22 @@ std::string registers_text(const Explanation& e) {
                             e.measured->spill_bytes, e.measured->compiler);
 }
 
+std::string grid_text(const Explanation& e) {
+  const std::string tiles = fmt::format("{} query tiles a head", e.plan.m_tiles);
+  if (e.schedule.family == Family::sm80)
+    return fmt::format("{} blocks of {} threads, {}", e.plan.tiles, e.schedule.threads(), tiles);
+  return fmt::format("a block of {} threads per SM, {}, {} in all; they share them, {} head{} at a time",
+                     e.schedule.threads(), tiles, e.plan.tiles, e.plan.section_heads,
+                     e.plan.section_heads == 1 ? "" : "s");
+}
+
 void print_text(const Options& options, const Explanation& e) {
   const TileCounts& tiles = e.model.tiles;
   const Work& work = e.model.work;
   const Traffic& traffic = e.model.traffic;
   print_field("spec", title_of(e.spec, options.file));
   print_field("target", fmt::format("{}, {}", e.target.name, e.target.generation));
-  print_field("schedule", fmt::format("family {}, {}", name_of(e.schedule.family), describe(e.schedule)));
+  print_field("schedule", "family " + describe(e.schedule));
   print_field("why", schedule_reason(e.spec, e.schedule, e.target));
   print_field("shared", fmt::format("{} of {} bytes a block", e.resources.shared_memory,
                                     e.target.shared_memory_per_block));
@@ -86,8 +95,7 @@ void print_text(const Options& options, const Explanation& e) {
                                        100.0 * warps_per_sm(e) / e.target.max_warps_per_sm));
   fmt::print("\n");
   print_field("shape", shape_sentence(e.spec, e.shape));
-  print_field("grid", fmt::format("{} blocks of {} threads, {} query tiles a head", e.plan.grid,
-                                  e.schedule.threads(), e.plan.m_tiles));
+  print_field("grid", grid_text(e));
   print_field("tiles", fmt::format("{} visited a head, {} of them with a mask; {} skipped", tiles.visited,
                                    tiles.masked, tiles.skipped));
   print_field("work", fmt::format("{} needed, 2 (qk + v) per visible pair; {} done in whole tiles",
@@ -130,7 +138,8 @@ Json as_json(const Options& options, const Explanation& e) {
                  {"heads", e.shape.heads},
                  {"seqlen_q", e.shape.seqlen_q},
                  {"seqlen_kv", e.shape.seqlen_kv}}},
-               {"grid", e.plan.grid},
+               {"tiles", e.plan.tiles},
+               {"section_heads", e.plan.section_heads},
                {"tiles_per_head",
                 {{"visited", e.model.tiles.visited},
                  {"masked", e.model.tiles.masked},

@@ -1,5 +1,7 @@
 #include "codegen/launch_plan.h"
 
+#include <algorithm>
+
 #include "codegen/error.h"
 
 namespace tilewright {
@@ -13,7 +15,7 @@ int64_t section_heads(const AttentionSpec& spec, const LaunchShape& shape) {
   const bool even = spec.mask.kind == Mask::Kind::none;
   int64_t kv_heads = 1;
   while (!even && 2 * kv_heads * head_bytes <= budget && kv_heads < shape.heads * shape.batch) kv_heads *= 2;
-  return kv_heads * spec.gqa_ratio;
+  return std::min(kv_heads * spec.gqa_ratio, shape.heads * shape.batch);
 }
 
 }  // namespace
@@ -33,7 +35,7 @@ LaunchPlan plan_launch(const AttentionSpec& spec, const Schedule& schedule, cons
                                       " times " + std::to_string(plan.m_tiles) +
                                       " tiles of query rows is more than one launch's 2147483647 blocks");
   plan.tiles = tiles * shape.batch;
-  if (schedule.family == Family::sm90 && shape.heads > 0) plan.section_heads = section_heads(spec, shape);
+  if (schedule.family == Family::sm90 && plan.tiles > 0) plan.section_heads = section_heads(spec, shape);
   return plan;
 }
 

@@ -241,6 +241,12 @@ PreparedLaunch prepare_launch(const AttentionSpec& spec, const Schedule& schedul
       .scale = static_cast<float>(scale),
       .scale_log2 = static_cast<float>(scale * M_LOG2E),
   };
+  if (schedule.family == Family::sm90 && launch.plan.tiles > 0) {
+    void* const stand_in = arguments.q.data;
+    launch.q_map = describe_tensor_map(spec, "q", arguments.q, 64, stand_in);
+    launch.k_map = describe_tensor_map(spec, "k", arguments.k, schedule.block_n, stand_in);
+    launch.v_map = describe_tensor_map(spec, "v", arguments.v, schedule.block_n, stand_in);
+  }
   return launch;
 }
 

@@ -7,6 +7,7 @@
 #include "codegen/schedule.h"
 #include "runtime/forward_parameters.h"
 #include "runtime/include/tilewright/tilewright.hpp"
+#include "runtime/tensor_map.h"
 
 namespace tilewright {
 
@@ -21,13 +22,28 @@ int64_t span_bytes(const TensorView& view, const int64_t* strides);
 /// the spec.
 void check_arguments(const AttentionSpec& spec, const ForwardArguments& arguments);
 
+/// `parameters` are what a kernel of the sm80 family takes; with the maps they make up what the sm90 family
+/// takes.
 struct PreparedLaunch {
   LaunchPlan plan;
   ForwardParameters parameters;
+  TensorMapRequest q_map, k_map, v_map;  // sm90, if there are tiles
 };
 
 /// Checks, plans and fills in. Allocates nothing.
 PreparedLaunch prepare_launch(const AttentionSpec& spec, const Schedule& schedule,
                               const ForwardArguments& arguments);
+
+/// The sm90 family's parameters, the maps as `encode` makes them of their requests.
+template <typename Encode>
+HopperForwardParameters hopper_parameters(const PreparedLaunch& launch, int* counters, const Encode& encode) {
+  return {.q_map = encode(launch.q_map),
+          .k_map = encode(launch.k_map),
+          .v_map = encode(launch.v_map),
+          .forward = launch.parameters,
+          .tiles = static_cast<int>(launch.plan.tiles),
+          .section_heads = static_cast<int>(launch.plan.section_heads),
+          .counters = counters};
+}
 
 }  // namespace tilewright

@@ -1,7 +1,10 @@
+#include <optional>
+
 #include "codegen/error.h"
 #include "runtime/build.h"
 #include "runtime/device.h"
 #include "runtime/driver.h"
+#include "runtime/tile_counters.h"
 
 namespace tilewright {
 namespace {
@@ -54,8 +57,12 @@ class Current {
 
 class CudaExecutable final : public Executable {
  public:
-  CudaExecutable(std::shared_ptr<const Context> context, const Source& source, const CompiledImage& compiled)
+  /// `multiprocessors`: of the device.
+  CudaExecutable(std::shared_ptr<const Context> context, int multiprocessors, Family family,
+                 const Source& source, const CompiledImage& compiled)
       : context_(std::move(context)),
+        multiprocessors_(multiprocessors),
+        family_(family),
         report_(compiled.report),
         threads_(source.threads),
         shared_memory_(source.shared_memory) {
@@ -73,6 +80,7 @@ class CudaExecutable final : public Executable {
     // At the end of a process the driver may be gone; there is nothing left to unload then.
     try {
       Current current(*context_);
+      counters_.reset();
       driver().module_unload(module_);
     } catch (const Error&) {
     }
@@ -80,15 +88,28 @@ class CudaExecutable final : public Executable {
 
   void launch(Stream stream, const PreparedLaunch& launch, const ForwardArguments&) const override {
     Current current(*context_);
-    void* parameters[] = {const_cast<ForwardParameters*>(&launch.parameters)};
-    check(driver().launch(function_, static_cast<unsigned>(launch.plan.grid), 1, 1, threads_, 1, 1,
-                          shared_memory_, static_cast<CUstream>(stream), parameters, nullptr),
-          "launch the kernel");
+    if (family_ == Family::sm90) {
+      // One block fills a multiprocessor: more of them would queue up.
+      int* const counters = tiles_to_share(launch.plan, multiprocessors_)
+                                ? counters_->counters_for(static_cast<CUstream>(stream))
+                                : nullptr;
+      const HopperForwardParameters parameters = hopper_parameters(launch, counters, encode_tensor_map);
+      start(stream, counters ? multiprocessors_ : launch.plan.tiles, &parameters);
+    } else {
+      start(stream, launch.plan.tiles, &launch.parameters);
+    }
   }
 
   const CompileReport& report() const override { return report_; }
 
  private:
+  void start(Stream stream, int64_t grid, const void* parameters) const {
+    void* list[] = {const_cast<void*>(parameters)};
+    check(driver().launch(function_, static_cast<unsigned>(grid), 1, 1, threads_, 1, 1, shared_memory_,
+                          static_cast<CUstream>(stream), list, nullptr),
+          "launch the kernel");
+  }
+
   void load(const CompiledImage& compiled) {
     char log[4096] = "";
     CUjit_option options[] = {CU_JIT_ERROR_LOG_BUFFER, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES};
@@ -117,19 +138,26 @@ class CudaExecutable final : public Executable {
     if (report_.registers == 0)  // PTX: the driver is the one that knows
       check(driver().function_get_attribute(&report_.registers, CU_FUNC_ATTRIBUTE_NUM_REGS, function_),
             "ask for the kernel's registers");
+    if (family_ == Family::sm90) counters_.emplace();
   }
 
   std::shared_ptr<const Context> context_;
+  int multiprocessors_;
+  Family family_;
   CompileReport report_;
   int threads_, shared_memory_;
   CUmodule module_ = nullptr;
   CUfunction function_ = nullptr;
+  mutable std::optional<TileCounters> counters_;  // sm90
 };
 
 class CudaDevice final : public Device {
  public:
   CudaDevice(CUdevice device, const TargetChoice& choice)
-      : device_(device), choice_(choice), context_(std::make_shared<const Context>(device)) {}
+      : device_(device), choice_(choice), context_(std::make_shared<const Context>(device)) {
+    check(driver().device_attribute(&multiprocessors_, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, device),
+          "ask for the device's multiprocessors");
+  }
 
   bool is_simulator() const override { return false; }
   const Target& target() const override { return *choice_.target; }
@@ -144,7 +172,8 @@ class CudaDevice final : public Device {
   std::unique_ptr<Executable> load(const AttentionSpec& spec, const Schedule& schedule, const Source& source,
                                    KernelCache& cache, CacheResult& from) override {
     auto entry = build_kernel(cache, spec, schedule, source, target(), wants_ptx(), &from);
-    return std::make_unique<CudaExecutable>(context_, source, entry->compiled);
+    return std::make_unique<CudaExecutable>(context_, multiprocessors_, schedule.family, source,
+                                            entry->compiled);
   }
 
   void* allocate(size_t bytes) override {
@@ -186,6 +215,7 @@ class CudaDevice final : public Device {
   CUdevice device_;
   TargetChoice choice_;
   std::shared_ptr<const Context> context_;
+  int multiprocessors_ = 0;
 };
 
 }  // namespace

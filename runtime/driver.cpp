@@ -53,6 +53,9 @@ Loaded load() {
   bind(driver.function_set_attribute, "cuFuncSetAttribute");
   bind(driver.function_get_attribute, "cuFuncGetAttribute");
   bind(driver.launch, "cuLaunchKernel");
+  bind(driver.tensor_map_encode, "cuTensorMapEncodeTiled");
+  bind(driver.stream_is_capturing, "cuStreamIsCapturing");
+  bind(driver.stream_id, "cuStreamGetId");
   bind(driver.memory_allocate, "cuMemAlloc_v2");
   bind(driver.memory_free, "cuMemFree_v2");
   bind(driver.copy_to_device, "cuMemcpyHtoD_v2");

@@ -37,6 +37,14 @@ struct Driver {
                      unsigned block_y, unsigned block_z, unsigned shared_memory, CUstream stream,
                      void** parameters, void** extra);
 
+  CUresult (*tensor_map_encode)(CUtensorMap* map, CUtensorMapDataType type, cuuint32_t rank, void* data,
+                                const cuuint64_t* sizes, const cuuint64_t* strides, const cuuint32_t* box,
+                                const cuuint32_t* steps, CUtensorMapInterleave interleave,
+                                CUtensorMapSwizzle swizzle, CUtensorMapL2promotion promotion,
+                                CUtensorMapFloatOOBfill fill);
+  CUresult (*stream_is_capturing)(CUstream stream, CUstreamCaptureStatus* status);
+  CUresult (*stream_id)(CUstream stream, unsigned long long* id);
+
   CUresult (*memory_allocate)(CUdeviceptr* pointer, size_t bytes);
   CUresult (*memory_free)(CUdeviceptr pointer);
   CUresult (*copy_to_device)(CUdeviceptr destination, const void* source, size_t bytes);

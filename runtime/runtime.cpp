@@ -28,7 +28,7 @@ class LoadedKernel final : public Kernel {
 
   void launch(Stream stream, const ForwardArguments& arguments) const override {
     const PreparedLaunch launch = prepare_launch(spec_, schedule_, arguments);
-    if (launch.plan.grid > 0) executable_->launch(stream, launch, arguments);
+    if (launch.plan.tiles > 0) executable_->launch(stream, launch, arguments);
   }
 
  private:

@@ -30,7 +30,7 @@ class SimulatorExecutable final : public Executable {
     run.thunk = kernel_.thunk;
     run.bind = kernel_.bind;
     run.parameters = &launch.parameters;
-    run.grid = launch.plan.grid;
+    run.grid = launch.plan.tiles;
     run.threads = source_.threads;
     run.shared_memory = source_.shared_memory;
     run.seed = options_.seed;

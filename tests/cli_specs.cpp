@@ -164,7 +164,7 @@ TEST_F(Specs, ExplainCountsWorkAndBytes) {
   EXPECT_EQ(json["bytes"]["tiled_least"], 2 * rows + 2 * 2 * 256 * 128 * 2);
   EXPECT_EQ(json["bytes"]["tiled_most"], 2 * rows + 2 * 4 * 640 * 128 * 2);
   EXPECT_EQ(json["bytes"]["materialising"], 2 * rows + 2 * 2 * 256 * 128 * 2 + 2 * 4 * 256 * 256 * 4 * 2);
-  EXPECT_EQ(json["grid"], 2 * 4 * 4);
+  EXPECT_EQ(json["tiles"], 2 * 4 * 4);
   EXPECT_EQ(json["not_measured"], "--no-compile");
 }
 

@@ -75,14 +75,14 @@ TEST(LaunchPlan, OneDimensionOfBlocks) {
   const Schedule schedule{Family::sm80, 64, 32, 4, 2, false};
   const LaunchPlan plan = plan_launch(spec_of("head_dim: 64"), schedule, {.batch = 3, .heads = 70000, .seqlen_q = 65, .seqlen_kv = 0});
   EXPECT_EQ(plan.m_tiles, 2);
-  EXPECT_EQ(plan.grid, 3 * 70000 * 2);
-  EXPECT_EQ(plan_launch(spec_of("head_dim: 64"), schedule, {.batch = 0, .heads = 1, .seqlen_q = 5, .seqlen_kv = 5}).grid, 0);
-  EXPECT_EQ(plan_launch(spec_of("head_dim: 64"), schedule, {.batch = 2, .heads = 1, .seqlen_q = 0, .seqlen_kv = 5}).grid, 0);
+  EXPECT_EQ(plan.tiles, 3 * 70000 * 2);
+  EXPECT_EQ(plan_launch(spec_of("head_dim: 64"), schedule, {.batch = 0, .heads = 1, .seqlen_q = 5, .seqlen_kv = 5}).tiles, 0);
+  EXPECT_EQ(plan_launch(spec_of("head_dim: 64"), schedule, {.batch = 2, .heads = 1, .seqlen_q = 0, .seqlen_kv = 5}).tiles, 0);
 }
 
 TEST(LaunchPlan, RefusesWhatNoLaunchCanHold) {
   const Schedule schedule{Family::sm80, 64, 32, 4, 2, false};
-  const auto plan = [&](LaunchShape shape) { return plan_launch(spec_of("head_dim: 64"), schedule, shape).grid; };
+  const auto plan = [&](LaunchShape shape) { return plan_launch(spec_of("head_dim: 64"), schedule, shape).tiles; };
   EXPECT_THROW(plan({.batch = -1, .heads = 1, .seqlen_q = 1, .seqlen_kv = 1}), Error);
   EXPECT_THROW(plan({.batch = 1, .heads = 1, .seqlen_q = 1, .seqlen_kv = int64_t{1} << 31}), Error);
   EXPECT_THROW(plan({.batch = 1 << 30, .heads = 1 << 30, .seqlen_q = 1 << 30, .seqlen_kv = 1}), Error);

@@ -37,7 +37,7 @@ TEST(Arguments, AGoodLaunch) {
   EXPECT_EQ(refusal(problem), "");
   Schedule schedule{.block_m = 64, .block_n = 64, .warps = 4, .stages = 2};
   PreparedLaunch launch = prepare_launch(problem.spec, schedule, problem.arguments);
-  EXPECT_EQ(launch.plan.grid, 8);
+  EXPECT_EQ(launch.plan.tiles, 8);
   const ForwardParameters& p = launch.parameters;
   EXPECT_EQ(p.seqlen_q, 20);
   EXPECT_EQ(p.seqlen_kv, 30);

@@ -75,7 +75,7 @@ class Problem {
     run.thunk = kernel.thunk;
     run.bind = kernel.bind;
     run.parameters = &launch_.parameters;
-    run.grid = grid < 0 ? launch_.plan.grid : grid;
+    run.grid = grid < 0 ? launch_.plan.tiles : grid;
     run.threads = source_.threads;
     run.shared_memory = source_.shared_memory;
     run.seed = seed;
@@ -92,7 +92,7 @@ class Problem {
 
   Verdict verdict() const { return compare_forward(spec_, arguments_); }
   const std::vector<uint16_t>& out() const { return out_; }
-  int64_t grid() const { return launch_.plan.grid; }
+  int64_t grid() const { return launch_.plan.tiles; }
 
  private:
   // Elements around each tensor: a tile too far must not land in a neighbour by chance.

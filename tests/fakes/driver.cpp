@@ -3,12 +3,17 @@
 //   FAKE_DRIVER_CAPABILITY=9.0   the device's compute capability
 //   FAKE_DRIVER_DEVICES=1        how many there are
 //   FAKE_DRIVER_LOG=FILE         gets a line for each call that matters
+//   FAKE_DRIVER_HOPPER=1         launches are of the sm90 family: the log has their tiles and counters too
+//   FAKE_DRIVER_REFUSES_MAPS=1
+// There are 8 multiprocessors. Streams from 0x1000 on are being captured; the id of a stream is its handle.
 #include <cuda.h>
 
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <string>
+
+#include "runtime/forward_parameters.h"
 
 namespace {
 
@@ -66,7 +71,10 @@ EXPORT CUresult cuDeviceGetName(char* name, int length, CUdevice) {
 EXPORT CUresult cuDeviceGetAttribute(int* value, CUdevice_attribute attribute, CUdevice) {
   int major = 0, minor = 0;
   std::sscanf(setting("FAKE_DRIVER_CAPABILITY", "9.0").c_str(), "%d.%d", &major, &minor);
-  *value = attribute == CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR ? major : minor;
+  *value = attribute == CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR   ? major
+           : attribute == CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR ? minor
+           : attribute == CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT     ? 8
+                                                                       : -1;
   return CUDA_SUCCESS;
 }
 EXPORT CUresult cuDevicePrimaryCtxRetain(CUcontext* context, CUdevice) {
@@ -109,15 +117,43 @@ EXPORT CUresult cuFuncGetAttribute(int* value, CUfunction_attribute, CUfunction)
 }
 EXPORT CUresult cuLaunchKernel(CUfunction, unsigned grid_x, unsigned grid_y, unsigned grid_z,
                                unsigned block_x, unsigned, unsigned, unsigned shared_memory, CUstream stream,
-                               void**, void**) {
+                               void** parameters, void**) {
   log("launch grid " + std::to_string(grid_x) + " " + std::to_string(grid_y) + " " + std::to_string(grid_z) +
       " threads " + std::to_string(block_x) + " shared " + std::to_string(shared_memory) + " stream " +
       std::to_string(reinterpret_cast<size_t>(stream)) + " context " +
       (depth && stack[depth - 1] == primary ? "primary" : "other"));
+  if (std::getenv("FAKE_DRIVER_HOPPER")) {
+    const auto& hopper = *static_cast<tilewright::HopperForwardParameters*>(parameters[0]);
+    log("tiles " + std::to_string(hopper.tiles) + " counters " +
+        (hopper.counters ? std::to_string(reinterpret_cast<size_t>(hopper.counters) % 8192 / 128) : "none"));
+  }
   return std::getenv("FAKE_DRIVER_FAIL") ? CUDA_ERROR_LAUNCH_FAILED : CUDA_SUCCESS;
 }
+EXPORT CUresult cuTensorMapEncodeTiled(CUtensorMap* map, CUtensorMapDataType type, cuuint32_t rank, void*,
+                                       const cuuint64_t* sizes, const cuuint64_t* strides,
+                                       const cuuint32_t* box, const cuuint32_t*, CUtensorMapInterleave,
+                                       CUtensorMapSwizzle swizzle, CUtensorMapL2promotion,
+                                       CUtensorMapFloatOOBfill) {
+  std::string line = "map " + std::string(type == CU_TENSOR_MAP_DATA_TYPE_FLOAT16 ? "fp16" : "bf16");
+  for (cuuint32_t i = 0; i < rank; ++i) line += (i ? "x" : " ") + std::to_string(sizes[i]);
+  line += " strides";
+  for (cuuint32_t i = 0; i + 1 < rank; ++i) line += " " + std::to_string(strides[i]);
+  line += " box";
+  for (cuuint32_t i = 0; i < rank; ++i) line += " " + std::to_string(box[i]);
+  log(line + (swizzle == CU_TENSOR_MAP_SWIZZLE_128B ? " swizzled" : ""));
+  std::memset(map, 0, sizeof *map);
+  return std::getenv("FAKE_DRIVER_REFUSES_MAPS") ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
+}
+EXPORT CUresult cuStreamIsCapturing(CUstream stream, CUstreamCaptureStatus* status) {
+  const bool captured = reinterpret_cast<size_t>(stream) >= 0x1000;
+  return *status = captured ? CU_STREAM_CAPTURE_STATUS_ACTIVE : CU_STREAM_CAPTURE_STATUS_NONE, CUDA_SUCCESS;
+}
+EXPORT CUresult cuStreamGetId(CUstream stream, unsigned long long* id) {
+  return *id = reinterpret_cast<size_t>(stream), CUDA_SUCCESS;
+}
 EXPORT CUresult cuMemAlloc_v2(CUdeviceptr* pointer, size_t bytes) {
-  void* memory = std::aligned_alloc(256, (bytes + 255) / 256 * 256);
+  // Aligned so that the log can show places within an allocation.
+  void* memory = std::aligned_alloc(8192, (bytes + 8191) / 8192 * 8192);
   return *pointer = reinterpret_cast<CUdeviceptr>(memory), CUDA_SUCCESS;
 }
 EXPORT CUresult cuMemFree_v2(CUdeviceptr pointer) {
