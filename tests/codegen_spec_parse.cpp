@@ -41,7 +41,7 @@ rope: half
   EXPECT_EQ(spec.mask, (Mask{Mask::Kind::window, 4095, 0}));
   EXPECT_EQ(spec.layout, Layout::paged);
   EXPECT_EQ(spec.page_size, 48);
-  EXPECT_EQ(spec.blocks, (BlockRequest{128, 64, 3, 4, true}));
+  EXPECT_EQ(spec.blocks, (BlockRequest{{}, 128, 64, 3, 4, true}));
   EXPECT_EQ(spec.softmax_scale, 0.25);
   EXPECT_FALSE(spec.softmax_scale_at_launch);
   EXPECT_EQ(spec.softcap, 50);
