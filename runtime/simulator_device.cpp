@@ -5,19 +5,41 @@
 
 #include "codegen/error.h"
 #include "runtime/device.h"
+#include "runtime/tile_counters.h"
 #include "simulator/host_kernel.h"
 #include "simulator/simulator.h"
+#include "simulator/tensor_map.h"
 
 namespace tilewright {
 namespace {
 
 constexpr std::align_val_t buffer_alignment{256};
 
+// Multiprocessors, as far as blocks of the sm90 family that share tiles are concerned: few, so that small
+// problems too give every block several tiles.
+constexpr int multiprocessors = 3;
+
+TensorMap simulated_tensor_map(const TensorMapRequest& request) {
+  simulator::SimulatedTensorMap map{.base = request.data, .element_bytes = size_of(request.type)};
+  for (int i = 0; i < 4; ++i) map.extents[i] = static_cast<int64_t>(request.sizes[i]);
+  for (int i = 0; i < 3; ++i) map.strides[i] = static_cast<int64_t>(request.strides[i]);
+  map.box[0] = TensorMapRequest::box_columns;
+  map.box[1] = static_cast<int32_t>(request.box_rows);
+  map.box[2] = map.box[3] = 1;
+  TensorMap encoded;
+  simulator::encode(map, &encoded);
+  return encoded;
+}
+
 class SimulatorExecutable final : public Executable {
  public:
-  SimulatorExecutable(AttentionSpec spec, const Source& source, HostKernel kernel,
+  SimulatorExecutable(AttentionSpec spec, Family family, const Source& source, HostKernel kernel,
                       const SimulatorOptions& options)
-      : spec_(std::move(spec)), kernel_(std::move(kernel)), options_(options), source_(source) {
+      : spec_(std::move(spec)),
+        family_(family),
+        kernel_(std::move(kernel)),
+        options_(options),
+        source_(source) {
     report_.compiler = kernel_.compiler;
     report_.command = kernel_.command;
     report_.milliseconds = kernel_.milliseconds;
@@ -31,6 +53,19 @@ class SimulatorExecutable final : public Executable {
     run.bind = kernel_.bind;
     run.parameters = &launch.parameters;
     run.grid = launch.plan.tiles;
+    HopperForwardParameters hopper;
+    int counters[2] = {0, 0};
+    if (family_ == Family::sm90) {
+      // The latest seed also stands for launches that get no counters: a block for each tile.
+      const bool share = options_.seed != 1 && tiles_to_share(launch.plan, multiprocessors);
+      hopper = hopper_parameters(launch, share ? counters : nullptr, simulated_tensor_map);
+      run.parameters = &hopper;
+      if (share) {
+        run.grid = multiprocessors;
+        run.buffers.push_back(
+            {.data = counters, .bytes = sizeof counters, .name = "counters", .writable = true});
+      }
+    }
     run.threads = source_.threads;
     run.shared_memory = source_.shared_memory;
     run.seed = options_.seed;
@@ -44,6 +79,10 @@ class SimulatorExecutable final : public Executable {
     if (!report.ok)
       throw Error(ErrorKind::device,
                   "the simulator found a fault: " + simulator::with_source_line(report, source_.text));
+    if (counters[0] != 0 || counters[1] != 0)
+      throw Error(ErrorKind::device, "the simulator found a fault: the kernel left its counters at " +
+                                         std::to_string(counters[0]) + " and " + std::to_string(counters[1]) +
+                                         ", expected 0 and 0");
   }
 
   const CompileReport& report() const override { return report_; }
@@ -61,6 +100,7 @@ class SimulatorExecutable final : public Executable {
   }
 
   AttentionSpec spec_;
+  Family family_;
   HostKernel kernel_;
   SimulatorOptions options_;
   Source source_;
@@ -78,11 +118,11 @@ class SimulatorDevice final : public Device {
   Backend backend() const override { return Backend::simulator; }
 
   // Host code is not kept on disk: it is made in milliseconds, and lives in this process alone.
-  std::unique_ptr<Executable> load(const AttentionSpec& spec, const Schedule&, const Source& source,
+  std::unique_ptr<Executable> load(const AttentionSpec& spec, const Schedule& schedule, const Source& source,
                                    KernelCache&, CacheResult& from) override {
     from = CacheResult::compiled;
-    return std::make_unique<SimulatorExecutable>(spec, source, build_host_kernel(source, options_.compiler),
-                                                 options_);
+    return std::make_unique<SimulatorExecutable>(spec, schedule.family, source,
+                                                 build_host_kernel(source, options_.compiler), options_);
   }
 
   void* allocate(size_t bytes) override {

@@ -35,7 +35,7 @@ class CudaDeviceTest : public testing::Test {
   ScopedEnvironment nvrtc_{"TILEWRIGHT_NVRTC", TILEWRIGHT_BINARY_DIR "/fakes/fake_nvrtc.so"};
   ScopedEnvironment log_{"FAKE_DRIVER_LOG", (directory_ / "log").string()};
   ScopedEnvironment count_{"FAKE_NVRTC_COUNT", (directory_ / "count").string()};
-  const AttentionSpec spec_ = parse_spec("{head_dim: 64, blocks: {m: 64}}", "spec");
+  const AttentionSpec spec_ = parse_spec("{head_dim: 64, blocks: {family: sm80, m: 128}}", "spec");
 };
 
 #define IN_CHILD(...)                             \
@@ -67,7 +67,7 @@ TEST_F(CudaDeviceTest, CompilesLoadsAndLaunches) {
                 "retain primary\nload image of --gpu-architecture=sm_90a --std=c++17 --ptxas-optio\n"
                 "function attention_forward\n" +
                     (shared > 48 * 1024 ? "shared memory " + std::to_string(shared) + "\n" : "") +
-                    "launch grid 12 1 1 threads " + std::to_string(kernel->source().threads) + " shared " +
+                    "launch grid 6 1 1 threads " + std::to_string(kernel->source().threads) + " shared " +
                     std::to_string(shared) + " stream 77 context primary\n");
     }
     EXPECT_TRUE(log().ends_with("unload\nrelease primary\n")) << log();
@@ -169,6 +169,93 @@ TEST_F(CudaDeviceTest, FailedLaunchesAreErrors) {
     auto kernel = runtime.kernel(spec_);
     EXPECT_EQ(test::message_of<Error>([&] { launch(*kernel, runtime); }),
               "cannot launch the kernel: CUDA_ERROR_FAKE, as asked (719)");
+  });
+}
+
+// --- the sm90 family
+
+class HopperDeviceTest : public CudaDeviceTest {
+ protected:
+  /// The log's lines that start with `word`.
+  std::vector<std::string> lines(const std::string& word) const {
+    std::istringstream text(log());
+    std::vector<std::string> found;
+    for (std::string line; std::getline(text, line);)
+      if (line.starts_with(word)) found.push_back(line);
+    return found;
+  }
+  /// One launch of `tiles` tiles; what the driver saw of it.
+  std::string launch_of(Runtime& runtime, int64_t tiles, uintptr_t stream) const {
+    DeviceBuffer memory(runtime, tiles * 64 * 2);
+    TensorView view{.data = memory.data(), .dtype = DataType::bf16, .shape = {tiles, 1, 1, 64}};
+    runtime.kernel(hopper_)->launch(reinterpret_cast<Stream>(stream),
+                                    {.q = view, .k = view, .v = view, .out = view});
+    const std::string launch = lines("launch ").back();
+    return launch.substr(0, launch.find(" 1 1 ")) + ", " + lines("tiles ").back();
+  }
+
+  ScopedEnvironment shows_{"FAKE_DRIVER_HOPPER", "1"};
+  const AttentionSpec hopper_ = parse_spec("{head_dim: 64, blocks: {m: 128, n: 96}}", "spec");
+};
+
+TEST_F(HopperDeviceTest, MakesTensorMaps) {
+  IN_CHILD({
+    Runtime runtime(options());
+    auto kernel = runtime.kernel(hopper_);
+    EXPECT_EQ(kernel->schedule().family, Family::sm90);
+    launch(*kernel, runtime, nullptr);
+    EXPECT_EQ(lines("map "),
+              (std::vector<std::string>{"map bf16 64x100x2x3 strides 256 128 25600 box 64 64 1 1 swizzled",
+                                        "map bf16 64x100x2x3 strides 256 128 25600 box 64 96 1 1 swizzled",
+                                        "map bf16 64x100x2x3 strides 256 128 25600 box 64 96 1 1 swizzled"}));
+  });
+}
+
+TEST_F(HopperDeviceTest, TheDriverMayRefuseAMap) {
+  ScopedEnvironment refuses("FAKE_DRIVER_REFUSES_MAPS", "1");
+  IN_CHILD({
+    Runtime runtime(options());
+    auto kernel = runtime.kernel(hopper_);
+    EXPECT_EQ(
+        test::message_of<Error>([&] { launch(*kernel, runtime); }),
+        "cannot launch the kernel: the driver refused the tensor map of q (sizes 64, 100, 2, 3; strides in "
+        "bytes 256, 128, 25600): CUDA_ERROR_FAKE, as asked (1)");
+    EXPECT_TRUE(lines("launch").empty());
+  });
+}
+
+TEST_F(HopperDeviceTest, BlocksShareTilesByACounterOfTheStream) {
+  IN_CHILD({
+    Runtime runtime(options());
+    EXPECT_EQ(launch_of(runtime, 8, 7), "launch grid 8, tiles 8 counters none");
+    EXPECT_EQ(launch_of(runtime, 9, 7), "launch grid 8, tiles 9 counters 0");
+    EXPECT_EQ(launch_of(runtime, 30, 8), "launch grid 8, tiles 30 counters 1");
+    EXPECT_EQ(launch_of(runtime, 31, 7), "launch grid 8, tiles 31 counters 0");
+    // The legacy stream has two names.
+    EXPECT_EQ(launch_of(runtime, 20, 0), "launch grid 8, tiles 20 counters 2");
+    EXPECT_EQ(launch_of(runtime, 20, 1), "launch grid 8, tiles 20 counters 2");
+  });
+}
+
+TEST_F(HopperDeviceTest, LaunchesThatMayOverlapGetNoCounter) {
+  IN_CHILD({
+    Runtime runtime(options());
+    EXPECT_EQ(launch_of(runtime, 20, 0x1000), "launch grid 20, tiles 20 counters none") << "captured";
+    EXPECT_EQ(launch_of(runtime, 20, 2), "launch grid 20, tiles 20 counters none") << "the per-thread stream";
+    for (uintptr_t stream = 100; stream < 164; ++stream)
+      EXPECT_EQ(launch_of(runtime, 20, stream),
+                "launch grid 8, tiles 20 counters " + std::to_string(stream - 100));
+    EXPECT_EQ(launch_of(runtime, 20, 200), "launch grid 20, tiles 20 counters none") << "all are taken";
+    EXPECT_EQ(launch_of(runtime, 20, 163), "launch grid 8, tiles 20 counters 63");
+  });
+}
+
+TEST_F(HopperDeviceTest, CountersAreZeroAtFirstAndFreedBeforeTheKernel) {
+  IN_CHILD({
+    { Runtime(options()).kernel(hopper_); }
+    const std::string text = log();
+    EXPECT_NE(text.find("allocate 8192\nfill 8192 bytes with 0\nsynchronize\n"), std::string::npos) << text;
+    EXPECT_TRUE(text.ends_with("free\nunload\nrelease primary\n")) << text;
   });
 }
 

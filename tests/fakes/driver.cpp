@@ -3,7 +3,9 @@
 //   FAKE_DRIVER_CAPABILITY=9.0   the device's compute capability
 //   FAKE_DRIVER_DEVICES=1        how many there are
 //   FAKE_DRIVER_LOG=FILE         gets a line for each call that matters
-//   FAKE_DRIVER_HOPPER=1         launches are of the sm90 family: the log has their tiles and counters too
+//   FAKE_DRIVER_HOPPER=1         launches are of the sm90 family: the log has their tiles and counters too,
+//   and
+//                                what is done with memory
 //   FAKE_DRIVER_REFUSES_MAPS=1
 // There are 8 multiprocessors. Streams from 0x1000 on are being captured; the id of a stream is its handle.
 #include <cuda.h>
@@ -28,6 +30,10 @@ void log(const std::string& line) {
   std::FILE* stream = std::fopen(file.c_str(), "a");
   std::fprintf(stream, "%s\n", line.c_str());
   std::fclose(stream);
+}
+
+void log_memory(const std::string& line) {
+  if (std::getenv("FAKE_DRIVER_HOPPER")) log(line);
 }
 
 CUcontext const primary = reinterpret_cast<CUcontext>(0x1000);
@@ -96,7 +102,7 @@ EXPORT CUresult cuCtxPopCurrent_v2(CUcontext* context) {
   return *context = stack[--depth], CUDA_SUCCESS;
 }
 EXPORT CUresult cuCtxSynchronize() {
-  return CUDA_SUCCESS;
+  return log_memory("synchronize"), CUDA_SUCCESS;
 }
 EXPORT CUresult cuModuleLoadDataEx(CUmodule* module, const void* image, unsigned, CUjit_option*, void**) {
   log("load " + std::string(static_cast<const char*>(image)).substr(0, 60));
@@ -152,12 +158,13 @@ EXPORT CUresult cuStreamGetId(CUstream stream, unsigned long long* id) {
   return *id = reinterpret_cast<size_t>(stream), CUDA_SUCCESS;
 }
 EXPORT CUresult cuMemAlloc_v2(CUdeviceptr* pointer, size_t bytes) {
+  log_memory("allocate " + std::to_string(bytes));
   // Aligned so that the log can show places within an allocation.
   void* memory = std::aligned_alloc(8192, (bytes + 8191) / 8192 * 8192);
   return *pointer = reinterpret_cast<CUdeviceptr>(memory), CUDA_SUCCESS;
 }
 EXPORT CUresult cuMemFree_v2(CUdeviceptr pointer) {
-  return std::free(reinterpret_cast<void*>(pointer)), CUDA_SUCCESS;
+  return log_memory("free"), std::free(reinterpret_cast<void*>(pointer)), CUDA_SUCCESS;
 }
 EXPORT CUresult cuMemcpyHtoD_v2(CUdeviceptr destination, const void* source, size_t bytes) {
   return std::memcpy(reinterpret_cast<void*>(destination), source, bytes), CUDA_SUCCESS;
@@ -166,5 +173,6 @@ EXPORT CUresult cuMemcpyDtoH_v2(void* destination, CUdeviceptr source, size_t by
   return std::memcpy(destination, reinterpret_cast<void*>(source), bytes), CUDA_SUCCESS;
 }
 EXPORT CUresult cuMemsetD8_v2(CUdeviceptr destination, unsigned char value, size_t bytes) {
+  log_memory("fill " + std::to_string(bytes) + " bytes with " + std::to_string(value));
   return std::memset(reinterpret_cast<void*>(destination), value, bytes), CUDA_SUCCESS;
 }

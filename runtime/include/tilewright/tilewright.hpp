@@ -89,7 +89,9 @@ enum class SimulatorCompiler { automatic, llvm, system };  // automatic: the LLV
 
 struct SimulatorOptions {
   SimulatorCompiler compiler = SimulatorCompiler::automatic;
-  uint64_t seed = 0;  // 0: asynchronous work lands early, 1: as late as allowed, others: drawn
+  /// 0: asynchronous work lands early, 1: as late as allowed, others: drawn. With 1, blocks of the sm90 family
+  /// compute one tile each instead of sharing them.
+  uint64_t seed = 0;
   bool check_races = true;
 };
 
