@@ -6,21 +6,16 @@
 /// the factor just as well; with it the offset is exact.
 constexpr float largest_rounded_offset = 134217728.0f;
 
+/// `offset` is +inf for a row that has seen no key.
 struct ScoreScale {
   float factor, offset;
 };
 
-/// `reference`: the row's maximum, 0 if it has seen no key.
-__device__ __forceinline__ ScoreScale score_scale(float reference, float scale_log2) {
-  const float offset = -reference * scale_log2;
-  const bool huge = offset > largest_rounded_offset || offset < -largest_rounded_offset;
-  const float factor = huge ? power_of_two_below(scale_log2) : scale_log2;
-  return {factor, -reference * factor};
-}
-
-/// What earlier probabilities, relative to the maximum `old`, are multiplied with to be relative to `now`.
-__device__ __forceinline__ float score_correction(float old, const ScoreScale& now, float scale_log2) {
-  return old == minus_infinity ? 0.0f : exp2_approximate(now.offset - score_scale(old, scale_log2).offset);
+__device__ __forceinline__ ScoreScale score_scale(float row_maximum, float scale_log2) {
+  const float power = power_of_two_below(scale_log2);
+  const float offset = -row_maximum * scale_log2, exact_offset = -row_maximum * power;
+  const bool huge = absolute(offset) > largest_rounded_offset;
+  return {huge ? power : scale_log2, huge ? exact_offset : offset};
 }
 
 /// Natural logarithm of the row's sum of exponentials. Capped scores are logits already.

@@ -77,6 +77,10 @@ PRIMITIVE float reciprocal_approximate(float x)
 DEVICE { float y; asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x)); return y; }
 SIMULATOR { return 1.0f / x; }
 
+PRIMITIVE float absolute(float x)
+DEVICE { float y; asm("abs.f32 %0, %1;" : "=f"(y) : "f"(x)); return y; }
+SIMULATOR { return x < 0.0f ? -x : x; }
+
 /// The largest power of two not above a positive normal number.
 PRIMITIVE float power_of_two_below(float x)
 DEVICE { float y; asm("and.b32 %0, %1, 0x7f800000;" : "=f"(y) : "f"(x)); return y; }

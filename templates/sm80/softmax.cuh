@@ -44,7 +44,10 @@ __device__ __forceinline__ void update_softmax(float (&scores)[m_fragments][n_fr
       for (int half = 0; half < 2; ++half) {
         const float old = state.maximum[m][half];
         state.maximum[m][half] = maximum(old, row_maximum[m][half]);
-        const float correction = score_correction(old, score_scale(state.maximum[m][half], scale_log2), scale_log2);
+        // Nothing to rescale for a row that had seen no key: its offset was +inf.
+        const float correction = old == minus_infinity ? 0.0f
+                                                       : exp2_approximate(score_scale(state.maximum[m][half], scale_log2).offset -
+                                                                          score_scale(old, scale_log2).offset);
         state.sum[m][half] *= correction;
 #pragma unroll
         for (int n = 0; n < columns_v / 8; ++n) {
@@ -57,8 +60,8 @@ __device__ __forceinline__ void update_softmax(float (&scores)[m_fragments][n_fr
   for (int m = 0; m < m_fragments; ++m)
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
-      const float reference = state.maximum[m][half] == minus_infinity ? 0.0f : state.maximum[m][half];
-      const ScoreScale scale = score_scale(reference, scale_log2);
+      ScoreScale scale = score_scale(state.maximum[m][half], scale_log2);
+      if (state.maximum[m][half] == minus_infinity) scale.offset = 0.0f;  // -inf + inf must not arise
       float sum = 0.0f;
 #pragma unroll
       for (int n = 0; n < n_fragments; ++n)

@@ -51,7 +51,7 @@ __device__ __forceinline__ void attend(const HopperForwardParameters& p, const L
   wait_output(output, probabilities, scores);
   release(layout.value_empty(values.stage));
   pack_probabilities(probabilities, scores);
-  rescale(output, correction);
+  if (!lazy_rescale || warp_any(correction[0] != 1.0f || correction[1] != 1.0f)) rescale(output, correction);
 }
 
 __device__ __forceinline__ void consume(const HopperForwardParameters& p, const Layout& layout, int group) {
@@ -75,7 +75,7 @@ __device__ __forceinline__ void consume(const HopperForwardParameters& p, const 
     float output[head_dim_v / 2];
 #pragma unroll
     for (int i = 0; i < head_dim_v / 2; ++i) output[i] = 0.0f;
-    SoftmaxState state = {{minus_infinity, minus_infinity}, {0.0f, 0.0f}};
+    SoftmaxState state = {{minus_infinity, minus_infinity}, {-minus_infinity, -minus_infinity}, {0.0f, 0.0f}};
     barrier_wait(layout.query_full(group), round & 1);
     int j = keys.end - 1;
     if (j >= keys.begin) {

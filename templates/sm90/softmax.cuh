@@ -3,7 +3,8 @@
 
 struct SoftmaxState {
   float maximum[2];
-  float sum[2];  // this thread's share
+  float offset[2];  // see score_scale
+  float sum[2];     // this thread's share
 };
 
 __device__ __forceinline__ void mask_scores(float (&scores)[block_n / 2], const ForwardParameters& p, int row, int key) {
@@ -32,6 +33,8 @@ __device__ __forceinline__ void cap_scores(float (&scores)[block_n / 2], float s
   }
 }
 
+constexpr bool lazy_rescale = false;
+
 /// Two independent chains for maxima and sums: one has too little to issue between its dependent steps.
 constexpr int chains = 2;
 
@@ -48,24 +51,28 @@ __device__ __forceinline__ void update_softmax(float (&scores)[block_n / 2], Sof
       const float score = scores[4 * (i / 2) + 2 * half + i % 2];
       partial[half][i % chains] = i < chains ? score : maximum(partial[half][i % chains], score);
     }
-  ScoreScale scale[2];
+  float factor[2], offset[2];
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
     float largest = maximum(partial[half][0], partial[half][1]);
     largest = maximum(largest, shuffle_xor(largest, 1));
     largest = maximum(largest, shuffle_xor(largest, 2));
     if (!first) largest = maximum(largest, state.maximum[half]);
-    scale[half] = score_scale(checked && largest == minus_infinity ? 0.0f : largest, scale_log2);
-    correction[half] = first ? 1.0f : score_correction(state.maximum[half], scale[half], scale_log2);
+    if (lazy_rescale && !first) largest = (largest - state.maximum[half]) * scale_log2 > 8.0f ? largest : state.maximum[half];
+    const ScoreScale scale = score_scale(largest, scale_log2);
+    factor[half] = scale.factor;
+    offset[half] = checked && largest == minus_infinity ? 0.0f : scale.offset;  // inf - inf must not arise
+    correction[half] = first ? 1.0f : exp2_approximate(offset[half] - state.offset[half]);
     state.sum[half] = first ? 0.0f : state.sum[half] * correction[half];
     state.maximum[half] = largest;
+    state.offset[half] = scale.offset;
   }
 #pragma unroll
   for (int i = 0; i < block_n / 4; ++i)
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       float& score = scores[4 * (i / 2) + 2 * half + i % 2];
-      score = exp2_approximate(score * scale[half].factor + scale[half].offset);
+      score = exp2_approximate(score * factor[half] + offset[half]);
       partial[half][i % chains] = i < chains ? score : partial[half][i % chains] + score;
     }
 #pragma unroll
