@@ -128,6 +128,7 @@ Json as_json(const Options& options, const Explanation& e) {
                  {"warps", e.schedule.warps},
                  {"stages", e.schedule.stages},
                  {"query_in_registers", e.schedule.query_in_registers},
+                 {"ping_pong", e.schedule.ping_pong},
                  {"reason", schedule_reason(e.spec, e.schedule, e.target)}}},
                {"shared_memory", e.resources.shared_memory},
                {"accumulator_registers", e.resources.accumulator_registers},

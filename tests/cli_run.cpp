@@ -21,7 +21,7 @@ TEST_F(Run, SaysWhatWasMadeAndThatItIsRight) {
   EXPECT_EQ(result.code, 0) << result.err;
   EXPECT_TRUE(result.out.ends_with("\nok\n")) << result.out;
   for (const char* part :
-       {"llama-3-8b-prefill", "sm_80", "schedule    m ", "compile     ", "cache miss",
+       {"llama-3-8b-prefill", "sm_80", "schedule    sm80, m ", "compile     ", "cache miss",
         "batch 1, 4 query heads over 1 KV head, 65 queries, 130 keys", "allowed; against fp64"}) {
     EXPECT_TRUE(contains(result.out, part)) << part << "\n" << result.out;
   }

@@ -10,9 +10,9 @@ TEST_F(Specs, ValidatePrintsTheCanonicalFormAndTheTargets) {
   write("spec.yaml", "gqa_ratio: 4\nname: mine\nhead_dim: 128\n");
   Result result = tilewright({"validate", "spec.yaml", "--target", "sm_80,sm_90a"});
   EXPECT_EQ(result.code, 0) << result.err;
-  EXPECT_TRUE(result.out.starts_with("spec.yaml: mine\n  head_dim: 128\n  gqa_ratio: 4\n  sm_80    m "))
+  EXPECT_TRUE(result.out.starts_with("spec.yaml: mine\n  head_dim: 128\n  gqa_ratio: 4\n  sm_80    sm80, m "))
       << result.out;
-  EXPECT_TRUE(contains(result.out, "\n  sm_90a   m "));
+  EXPECT_TRUE(contains(result.out, "\n  sm_90a   sm90, m "));
 }
 
 TEST_F(Specs, ValidateAcceptsEverySpecThatShips) {
@@ -140,7 +140,7 @@ TEST_F(Specs, BlocksThatDoNotFitAreRefusedWithBytesAndTheNearest) {
     Result result = tilewright({command, "spec.yaml", "--target", "sm_89"});
     EXPECT_EQ(result.code, 2) << command;
     EXPECT_TRUE(contains(result.err, "101376")) << result.err;
-    EXPECT_TRUE(contains(result.err, "nearest that fits: m ")) << result.err;
+    EXPECT_TRUE(contains(result.err, "nearest that fits: sm80, m ")) << result.err;
   }
 }
 
@@ -166,6 +166,23 @@ TEST_F(Specs, ExplainCountsWorkAndBytes) {
   EXPECT_EQ(json["bytes"]["materialising"], 2 * rows + 2 * 2 * 256 * 128 * 2 + 2 * 4 * 256 * 256 * 4 * 2);
   EXPECT_EQ(json["tiles"], 2 * 4 * 4);
   EXPECT_EQ(json["not_measured"], "--no-compile");
+}
+
+TEST_F(Specs, ExplainOfAFamilyWhoseBlocksShareTiles) {
+  write("spec.yaml", "head_dim: 64\ngqa_ratio: 2\nmask: causal\nblocks: {m: 128, n: 64}\n");
+  const std::vector<std::string> arguments = {"explain", "spec.yaml", "--target", "sm_90a", "--no-compile",
+                                              "--batch", "2",         "--heads",  "4",      "--seqlen-q",
+                                              "256"};
+  Result text = tilewright(arguments);
+  EXPECT_TRUE(contains(text.out, "family sm90, m 128, n 64")) << text.out;
+  EXPECT_TRUE(contains(text.out, "a block of 384 threads per SM, 2 query tiles a head, 16 in all"))
+      << text.out;
+  std::vector<std::string> with_json = arguments;
+  with_json.push_back("--json");
+  nlohmann::json json = tilewright(with_json).json();
+  EXPECT_EQ(json["schedule"]["family"], "sm90");
+  EXPECT_EQ(json["tiles"], 16);
+  EXPECT_EQ(json["section_heads"], 8);
 }
 
 TEST_F(Specs, ExplainMeasuresRegistersWithACompiler) {
