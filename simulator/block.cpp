@@ -16,13 +16,17 @@ Block::Block(const Launch& launch, GlobalMemory& global)
       threads_(launch.threads),
       warps_(launch.threads / 32),
       shared_(launch.shared_memory),
-      checker_(launch.shared_memory, launch.threads, launch.check_races) {}
+      checker_(launch.shared_memory, launch.threads, launch.check_races),
+      warpgroups_(launch.threads) {}
 
 bool Block::run(int64_t index) {
   index_ = index;
   random_ = Random(launch_.seed * 0x2545f4914f6cdd1d + static_cast<uint64_t>(index));
   std::memset(shared_.data(), 0xff, shared_.size());  // NaN in every format
   checker_.start_block();
+  memory_barriers_.clear();
+  named_barriers_.fill({});
+  warpgroups_.start_block();
   alive_ = launch_.threads;
   for (int i = 0; i < launch_.threads; ++i) {
     prepare_fiber(threads_[i].context, stacks_.end_of(i), FiberStacks::usable_bytes, fiber_main);
@@ -54,6 +58,9 @@ void Block::exit_thread() {
     });
   }
   thread.copies.committed.clear();  // empty groups
+  if (!warpgroups_.products(running_ / 32).empty()) {
+    fail(Place(), [] { return "exits with products still in flight: warpgroup_wait is missing"; });
+  }
   --alive_;
   thread.state = State::exited;
   thread.place = Place();
@@ -85,10 +92,12 @@ void Block::run_another() {
   FiberContext& self = threads_[running_].context;
   if (warps_[warp].ready == 0) {
     ready_warps_ &= ~(1u << warp);
-    if (ready_warps_ == 0) {
-      if (alive_ > 0) fail_stuck();
+    if (alive_ == 0) {
+      check_end();
       switch_fiber(self, outside_);
     }
+    land_tensor_copies();
+    if (ready_warps_ == 0) fail_stuck();
     warp = choose_warp();
   }
   const int next = warp * 32 + std::countr_zero(warps_[warp].ready);
@@ -97,6 +106,67 @@ void Block::run_another() {
   running_ = next;
   ++report_.switches;
   switch_fiber(self, threads_[next].context);
+}
+
+void Block::sleep(Waiters& waiters, Place place) {
+  waiters.resize(warps_.size());
+  waiters[running_ / 32] |= 1u << running_ % 32;
+  wait(State::asleep, place);
+}
+
+void Block::yield() {
+  wake(running_);
+  run_another();
+}
+
+void Block::wake_all(Waiters& waiters) {
+  for (size_t warp = 0; warp < waiters.size(); ++warp) {
+    for (uint32_t lanes = std::exchange(waiters[warp], 0); lanes != 0; lanes &= lanes - 1) {
+      wake(static_cast<int>(warp) * 32 + std::countr_zero(lanes));
+    }
+  }
+}
+
+void Block::settle(MemoryBarrier& barrier) {
+  if (barrier.advance()) wake_all(barrier.waiting);
+}
+
+void Block::start(const TensorCopy& copy) {
+  std::memset(shared_.data() + copy.destination, 0xff, copy.bytes());  // until it lands, NaN
+  tensor_copies_.push_back(copy);
+  if (!copy_is_late()) land_tensor_copy(tensor_copies_.size() - 1);
+}
+
+// Late copies land while no warp can run; the later a copy is issued the earlier it may land then. Drawn ones
+// also land between two warps' turns.
+void Block::land_tensor_copies() {
+  while (!tensor_copies_.empty()) {
+    const bool nothing_runs = ready_warps_ == 0;
+    if (!nothing_runs && (launch_.seed == 1 || random_.below(4) != 0)) break;
+    const int count = static_cast<int>(tensor_copies_.size());
+    land_tensor_copy(launch_.seed == 1 ? count - 1 : random_.below(count));
+  }
+}
+
+void Block::land_tensor_copy(size_t index) {
+  const TensorCopy copy = tensor_copies_[index];
+  tensor_copies_.erase(tensor_copies_.begin() + index);
+  copy_box(copy, shared_.data() + copy.destination);
+  MemoryBarrier& barrier = *memory_barriers_.find(copy.barrier);
+  barrier.bytes -= copy.bytes();
+  checker_.tensor_copy_arrives(copy.id, barrier.index, barrier.phases + 1, barrier.arriving);
+  settle(barrier);
+}
+
+void Block::check_end() {
+  if (!tensor_copies_.empty()) {
+    const TensorCopy copy = tensor_copies_.front();
+    fail(copy.thread, copy.place, [&] {
+      return fmt::format("the block exits with {} tensor copies still in flight: nobody waits for them",
+                         tensor_copies_.size());
+    });
+  }
+  if (!warpgroups_.end_fault().empty()) fail(Place(), [&] { return warpgroups_.end_fault(); });
 }
 
 bool Block::copy_is_late() {
@@ -234,7 +304,7 @@ void Block::fail_stuck() {
     for (int warp = 0; warp < static_cast<int>(warps_.size()); ++warp) {
       text += fmt::format("\n  warp {}: {}", warp, describe_warp(warp));
     }
-    return text;
+    return text + memory_barriers_.describe_waiting();
   });
 }
 

@@ -1,17 +1,22 @@
 // One block on one OS thread: its threads as fibers, their meeting points, its shared memory.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "simulator/barriers.h"
 #include "simulator/fiber.h"
 #include "simulator/global_memory.h"
 #include "simulator/place.h"
+#include "simulator/products.h"
 #include "simulator/race_checker.h"
 #include "simulator/random.h"
 #include "simulator/simulator.h"
+#include "simulator/tensor_copy.h"
+#include "simulator/warpgroups.h"
 
 namespace tilewright::simulator {
 
@@ -45,6 +50,8 @@ class Block {
   static bool on_fiber() { return current_ != nullptr; }
   int thread() const { return running_; }
   int64_t index() const { return index_; }
+  int64_t grid() const { return launch_.grid; }
+  int threads() const { return launch_.threads; }
   std::byte* shared() { return shared_.data(); }
   int shared_bytes() const { return launch_.shared_memory; }
   RaceChecker& checker() { return checker_; }
@@ -59,6 +66,19 @@ class Block {
 
   void block_barrier(Place place);
   void warp_barrier(uint32_t mask, Place place);
+
+  MemoryBarriers& memory_barriers() { return memory_barriers_; }
+  NamedBarrier& named_barrier(int id) { return named_barriers_[id]; }
+  Warpgroups& warpgroups() { return warpgroups_; }
+  /// Sleeps among `waiters` until somebody wakes them.
+  void sleep(Waiters& waiters, Place place);
+  /// The same for the running thread alone, which goes on after others had a turn.
+  void yield();
+  void wake_all(Waiters& waiters);
+  /// Wakes those who wait for the barrier if its phase is over now.
+  void settle(MemoryBarrier& barrier);
+  /// Copies in flight land at once, or later while threads wait.
+  void start(const TensorCopy& copy);
 
   /// All lanes of the warp meet; the last one runs `execute(operands of the 32 lanes)` for all of them.
   template <class Operands, class Execute>
@@ -89,7 +109,7 @@ class Block {
   }
 
  private:
-  enum class State : uint8_t { ready, in_collective, in_warp_barrier, in_block_barrier, exited };
+  enum class State : uint8_t { ready, in_collective, in_warp_barrier, in_block_barrier, asleep, exited };
   struct Thread {
     FiberContext context;
     State state = State::ready;
@@ -109,6 +129,9 @@ class Block {
   void wait(State state, Place place);
   void wake(int thread);
   void run_another();
+  void land_tensor_copies();
+  void land_tensor_copy(size_t index);
+  void check_end();
   int choose_warp();
   void* const* arrive(Place place, void* operands);
   void depart();
@@ -128,6 +151,10 @@ class Block {
   std::vector<Warp> warps_;
   std::vector<std::byte> shared_;
   RaceChecker checker_;
+  MemoryBarriers memory_barriers_;
+  std::array<NamedBarrier, 16> named_barriers_;  // [0] is the block barrier's, unused
+  Warpgroups warpgroups_;
+  std::vector<TensorCopy> tensor_copies_;  // in flight
   Random random_;
   FiberContext outside_;  // of run()
   int64_t index_ = 0;

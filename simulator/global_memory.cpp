@@ -63,6 +63,7 @@ std::string GlobalMemory::read_fault(const void* address, int bytes) const {
 bool GlobalMemory::note_write(const void* address, int bytes, uint64_t writer) {
   const Region* region = find(address, bytes, true);
   if (!region) return false;
+  if (region->buffer.counters) return true;
   const size_t first = (reinterpret_cast<uintptr_t>(address) - region->begin()) / 2;
   for (int i = 0; i < bytes / 2; ++i) {
     const uint32_t before = region->writers[first + i].exchange(mark(writer), std::memory_order_relaxed);
@@ -89,6 +90,16 @@ GlobalMemory::WriteFault GlobalMemory::write_fault(const void* address, int byte
                         reinterpret_cast<uintptr_t>(address) - region->begin(), region->buffer.name)};
   }
   return {outside(address, bytes)};
+}
+
+std::string GlobalMemory::add_fault(const void* address, int bytes) const {
+  const Region* region = find(address, bytes, true);
+  if (region)
+    return region->buffer.counters ? ""
+                                   : "adds to \"" + region->buffer.name + "\", which does not hold counters";
+  region = find(address, bytes, false);
+  return region ? "adds to \"" + region->buffer.name + "\", which the kernel may only read"
+                : outside(address, bytes);
 }
 
 std::string GlobalMemory::outside(const void* address, int bytes) const {

@@ -23,13 +23,16 @@ class GlobalMemory {
 
   /// Notes that `writer` stores `bytes` (2, 4, 8 or 16, aligned): false if that is a fault, then
   /// `write_fault` says which. Two writers of one byte are a fault; one writer may store again. Writers count
-  /// from 0.
+  /// from 0. Counters may be stored by anybody.
   bool note_write(const void* address, int bytes, uint64_t writer);
   struct WriteFault {
     std::string message;
     int64_t other_writer = -1;  // who wrote it before, if that is the fault
   };
   WriteFault write_fault(const void* address, int bytes, uint64_t writer) const;
+
+  /// Why nobody may add atomically there; empty: one may.
+  std::string add_fault(const void* address, int bytes) const;
 
  private:
   struct Region {

@@ -33,6 +33,32 @@ Float4 load_four(const uint16_t* elements) {
   return type == ElementType::fp16 ? floats_from_fp16(bits) : floats_from_bf16(bits);
 }
 
+Float4 widen_four(const uint16_t* elements, ElementType type) {
+  return type == ElementType::fp16 ? load_four<ElementType::fp16>(elements)
+                                   : load_four<ElementType::bf16>(elements);
+}
+
+Float4 load_floats(const float* from) {
+  Float4 values;
+  std::memcpy(&values, from, sizeof values);
+  return values;
+}
+
+void store_four(float* to, Float4 values) {
+  std::memcpy(to, &values, sizeof values);
+}
+
+void transpose(Float4 (&rows)[4]) {
+  const Float4 a = __builtin_shufflevector(rows[0], rows[1], 0, 4, 1, 5);
+  const Float4 b = __builtin_shufflevector(rows[0], rows[1], 2, 6, 3, 7);
+  const Float4 c = __builtin_shufflevector(rows[2], rows[3], 0, 4, 1, 5);
+  const Float4 d = __builtin_shufflevector(rows[2], rows[3], 2, 6, 3, 7);
+  rows[0] = __builtin_shufflevector(a, c, 0, 1, 4, 5);
+  rows[1] = __builtin_shufflevector(a, c, 2, 3, 6, 7);
+  rows[2] = __builtin_shufflevector(b, d, 0, 1, 4, 5);
+  rows[3] = __builtin_shufflevector(b, d, 2, 3, 6, 7);
+}
+
 template <ElementType type>
 void multiply(const MatrixOperands* const lanes[32]) {
   // A register of 32 lanes, in lane order, is an 8x8 matrix in row-major order (A) or column-major order (B),
@@ -122,6 +148,52 @@ void multiply_16x8x16(const MatrixOperands* const lanes[32], ElementType type) {
     multiply<ElementType::fp16>(lanes);
   } else {
     multiply<ElementType::bf16>(lanes);
+  }
+}
+
+void RowProduct::load_a(const uint16_t elements[16][16], ElementType type) {
+  for (int m = 0; m < 16; ++m) {
+    for (int k = 0; k < 16; k += 4) store_four(&a_[m][k], widen_four(&elements[m][k], type));
+  }
+}
+
+void RowProduct::load_b(const uint16_t elements[16][8], int column, bool rows_are_k, ElementType type) {
+  if (rows_are_k) {
+    for (int k = 0; k < 16; ++k) {
+      for (int i = 0; i < 8; i += 4) store_four(&b_[k][column + i], widen_four(&elements[k][i], type));
+    }
+    return;
+  }
+  for (int half = 0; half < 2; ++half) {  // of k
+    for (int i = 0; i < 8; i += 4) {      // of the columns
+      for (int k = 0; k < 8; k += 4) {
+        Float4 columns[4];
+        for (int c = 0; c < 4; ++c) columns[c] = widen_four(&elements[half * 8 + i + c][k], type);
+        transpose(columns);
+        for (int r = 0; r < 4; ++r) store_four(&b_[half * 8 + k + r][column + i], columns[r]);
+      }
+    }
+  }
+}
+
+void RowProduct::multiply(int n) {
+  for (int m = 0; m < 16; m += 4) {
+    for (int column = 0; column < n; column += 8) {
+      Float4 sums[4][2];
+      for (int i = 0; i < 4; ++i) {
+        for (int half = 0; half < 2; ++half) sums[i][half] = load_floats(&d[m + i][column + 4 * half]);
+      }
+      for (int k = 0; k < 16; ++k) {
+        const Float4 low = load_floats(&b_[k][column]), high = load_floats(&b_[k][column + 4]);
+        for (int i = 0; i < 4; ++i) {
+          sums[i][0] += a_[m + i][k] * low;
+          sums[i][1] += a_[m + i][k] * high;
+        }
+      }
+      for (int i = 0; i < 4; ++i) {
+        for (int half = 0; half < 2; ++half) store_four(&d[m + i][column + 4 * half], sums[i][half]);
+      }
+    }
   }
 }
 

@@ -33,4 +33,21 @@ struct MatrixOperands {
 /// Products are exact in fp32 and added one after the other, in the order of k.
 void multiply_16x8x16(const MatrixOperands* const lanes[32], ElementType type);
 
+/// The share of one warp in a warpgroup's product: D (16 x n) += A (16 x 16) B (16 x n), n a multiple of 8 up
+/// to 256. The arithmetic is that of multiply_16x8x16.
+struct RowProduct {
+  static constexpr int most_columns = 256;
+  alignas(32) float d[16][most_columns];
+
+  void load_a(const uint16_t elements[16][16], ElementType type);
+  /// Eight columns of B from `column` on: `elements` is [k][column] if `rows_are_k`, else columns of eight
+  /// k's: k 0-7 of the eight columns, then k 8-15.
+  void load_b(const uint16_t elements[16][8], int column, bool rows_are_k, ElementType type);
+  void multiply(int n);
+
+ private:
+  alignas(32) float a_[16][16];
+  alignas(32) float b_[16][most_columns];
+};
+
 }  // namespace tilewright::simulator

@@ -36,6 +36,36 @@ const char* name_of(Primitive primitive) {
       return "copy_async_wait";
     case Primitive::matrix_multiply_16x8x16:
       return "matrix_multiply_16x8x16";
+    case Primitive::uniform:
+      return "uniform";
+    case Primitive::named_barrier_wait:
+      return "named_barrier_wait";
+    case Primitive::named_barrier_arrive:
+      return "named_barrier_arrive";
+    case Primitive::barrier_initialize:
+      return "barrier_initialize";
+    case Primitive::fence_barrier_initialization:
+      return "fence_barrier_initialization";
+    case Primitive::barrier_arrive:
+      return "barrier_arrive";
+    case Primitive::barrier_arrive_expecting:
+      return "barrier_arrive_expecting";
+    case Primitive::barrier_wait:
+      return "barrier_wait";
+    case Primitive::global_add:
+      return "global_add";
+    case Primitive::tensor_load:
+      return "tensor_load";
+    case Primitive::warpgroup_fence:
+      return "warpgroup_fence";
+    case Primitive::warpgroup_multiply:
+      return "warpgroup_multiply";
+    case Primitive::warpgroup_commit:
+      return "warpgroup_commit";
+    case Primitive::warpgroup_wait:
+      return "warpgroup_wait";
+    case Primitive::set_registers:
+      return "set_registers";
   }
   return "?";
 }

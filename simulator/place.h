@@ -21,7 +21,22 @@ enum class Primitive : uint8_t {
   copy_async_16,
   copy_async_commit,
   copy_async_wait,
-  matrix_multiply_16x8x16
+  matrix_multiply_16x8x16,
+  uniform,
+  named_barrier_wait,
+  named_barrier_arrive,
+  barrier_initialize,
+  fence_barrier_initialization,
+  barrier_arrive,
+  barrier_arrive_expecting,
+  barrier_wait,
+  global_add,
+  tensor_load,
+  warpgroup_fence,
+  warpgroup_multiply,
+  warpgroup_commit,
+  warpgroup_wait,
+  set_registers
 };
 const char* name_of(Primitive primitive);
 

@@ -1,11 +1,12 @@
-// The emulation of every primitive: what SimulatorInterface points to.
+// The emulation of the primitives that every family uses, and the table that SimulatorInterface points to.
+#include "simulator/primitives.h"
+
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 
 #include <fmt/format.h>
 
-#include "simulator/block.h"
-#include "simulator/interface.h"
 #include "simulator/matrix.h"
 
 namespace tilewright::simulator {
@@ -17,6 +18,10 @@ int thread_index() {
 
 int block_index() {
   return static_cast<int>(Block::current().index());
+}
+
+int grid_blocks() {
+  return static_cast<int>(Block::current().grid());
 }
 
 void block_barrier(int site) {
@@ -57,6 +62,19 @@ int warp_any(int predicate, int site) {
   return operands.result;
 }
 
+int uniform(int value, int site) {
+  struct Operands {
+    int value;
+    int result;
+  } operands{value, 0};
+  Block::current().collective({Primitive::uniform, site}, operands, [](Operands* const lanes[32]) {
+    int largest = lanes[0]->value;
+    for (int lane = 1; lane < 32; ++lane) largest = std::max(largest, lanes[lane]->value);
+    for (int lane = 0; lane < 32; ++lane) lanes[lane]->result = largest;
+  });
+  return operands.result;
+}
+
 // --- shared memory
 
 void check_size(Block& block, int bytes, int smallest, Place place) {
@@ -65,6 +83,8 @@ void check_size(Block& block, int bytes, int smallest, Place place) {
     return fmt::format("an access of {} bytes, expected a power of two from {} to 16", bytes, smallest);
   });
 }
+
+}  // namespace
 
 std::byte* shared_at(Block& block, int thread, uint32_t address, int bytes, Place place) {
   if (address > static_cast<uint32_t>(block.shared_bytes()) ||
@@ -80,6 +100,11 @@ std::byte* shared_at(Block& block, int thread, uint32_t address, int bytes, Plac
                          bytes);
     });
   }
+  if (const int64_t barrier = block.memory_barriers().overlapping(address, bytes); barrier >= 0) {
+    block.fail(thread, place, [&] {
+      return fmt::format("{} bytes at shared byte {} belong to the barrier at {}", bytes, address, barrier);
+    });
+  }
   return block.shared() + address;
 }
 
@@ -91,13 +116,21 @@ std::byte* shared_at(Block& block, int thread, uint32_t address, int bytes, Plac
         if (conflict.kind == Conflict::Kind::unwritten) {
           return fmt::format("uninitialised read: nobody has written shared byte {}", conflict.address);
         }
+        if (conflict.kind == Conflict::Kind::proxy) {
+          return fmt::format(
+              "shared byte {} was stored by {}, {}: the products see a thread's stores only after "
+              "fence.proxy.async",
+              conflict.address, conflict.other_agent, describe(conflict.other));
+        }
         return fmt::format("race: the {} of shared byte {} is not ordered after the {} by {}, {}{}",
                            is_write ? "write" : "read", conflict.address,
-                           conflict.other_is_write ? "write" : "read", describe_thread(conflict.other_thread),
+                           conflict.other_is_write ? "write" : "read", conflict.other_agent,
                            describe(conflict.other), conflict.in_flight ? ", which is still in flight" : "");
       },
       conflict.other.line());
 }
+
+namespace {
 
 void shared_load(void* destination, unsigned address, int bytes, int site) {
   Block& block = Block::current();
@@ -145,6 +178,8 @@ void load_matrix(unsigned* registers, unsigned address, int transposed, int site
 
 // --- global memory
 
+}  // namespace
+
 void check_global_alignment(Block& block, const void* address, int bytes, Place place) {
   if (reinterpret_cast<uintptr_t>(address) % bytes == 0) return;
   block.fail(place, [&] {
@@ -152,6 +187,8 @@ void check_global_alignment(Block& block, const void* address, int bytes, Place 
                        fmt::ptr(address), bytes);
   });
 }
+
+namespace {
 
 void check_global_read(Block& block, const void* address, int bytes, Place place) {
   check_global_alignment(block, address, bytes, place);
@@ -181,6 +218,16 @@ void global_store(void* address, const void* source, int bytes, int site) {
     });
   }
   std::memcpy(address, source, bytes);
+}
+
+int global_add(int* address, int value, int site) {
+  Block& block = Block::current();
+  const Place place(Primitive::global_add, site);
+  check_global_alignment(block, address, sizeof *address, place);
+  if (const std::string fault = block.global().add_fault(address, sizeof *address); !fault.empty()) {
+    block.fail(place, [&] { return "global memory: " + fault; });
+  }
+  return __atomic_fetch_add(address, value, __ATOMIC_SEQ_CST);
 }
 
 // --- asynchronous copies
@@ -271,19 +318,35 @@ float log2_of(float value) {
 const SimulatorInterface simulator_interface = {
     .thread_index = thread_index,
     .block_index = block_index,
+    .grid_blocks = grid_blocks,
     .block_barrier = block_barrier,
     .warp_barrier = warp_barrier,
     .shuffle_xor = shuffle_xor,
     .warp_any = warp_any,
+    .uniform = uniform,
+    .named_barrier_wait = named_barrier_wait,
+    .named_barrier_arrive = named_barrier_arrive,
     .shared_load = shared_load,
     .shared_store = shared_store,
     .load_matrix_x4 = load_matrix,
+    .barrier_initialize = barrier_initialize,
+    .fence_barrier_initialization = fence_barrier_initialization,
+    .barrier_arrive = barrier_arrive,
+    .barrier_arrive_expecting = barrier_arrive_expecting,
+    .barrier_wait = barrier_wait,
     .global_load = global_load,
     .global_store = global_store,
+    .global_add = global_add,
     .copy_async_16 = copy_async_16,
     .copy_async_commit = copy_async_commit,
     .copy_async_wait = copy_async_wait,
+    .tensor_load = tensor_load,
     .matrix_multiply_16x8x16 = matrix_multiply_16x8x16,
+    .warpgroup_fence = warpgroup_fence,
+    .warpgroup_multiply = warpgroup_multiply,
+    .warpgroup_commit = warpgroup_commit,
+    .warpgroup_wait = warpgroup_wait,
+    .set_registers = set_registers,
     .pack_two = pack_two,
     .exp2 = exp2_of,
     .log2 = log2_of,

@@ -4,50 +4,125 @@
 #include <bit>
 
 namespace tilewright::simulator {
+namespace {
 
-void WarpClock::restart() {
-  tick_ = 1;
-  past_ = 0;
-  for (auto& row : known_) row.fill(0);
-  known_of_all_.fill(0);
-  known_to_all_.fill(0);
+void join(Clock& clock, const Clock& other) {
+  uint32_t* const to = clock.data();
+  const uint32_t* const from = other.data();
+  for (size_t i = 0; i < clock.size(); ++i) to[i] = std::max(to[i], from[i]);
 }
 
-void WarpClock::barrier(uint32_t mask) {
-  std::array<uint32_t, 32> joined{};
-  for (int lane = 0; lane < 32; ++lane) {
-    if (!(mask >> lane & 1)) continue;
-    for (int other = 0; other < 32; ++other) joined[other] = std::max(joined[other], known_[lane][other]);
-  }
-  for (int lane = 0; lane < 32; ++lane) {
-    if (mask >> lane & 1) joined[lane] = tick_;
-  }
-  for (int lane = 0; lane < 32; ++lane) {
-    if (mask >> lane & 1) known_[lane] = joined;
-  }
-  ++tick_;
-  for (int lane = 0; lane < 32; ++lane) {
-    known_of_all_[lane] = *std::min_element(known_[lane].begin(), known_[lane].end());
-  }
-  known_to_all_ = known_[0];
-  for (int lane = 1; lane < 32; ++lane) {
-    for (int other = 0; other < 32; ++other) {
-      known_to_all_[other] = std::min(known_to_all_[other], known_[lane][other]);
-    }
-  }
-  past_ = *std::min_element(known_to_all_.begin(), known_to_all_.end());
-}
+}  // namespace
 
 RaceChecker::RaceChecker(int shared_memory, int threads, bool check_races)
     : check_races_(check_races),
+      threads_(threads),
       warps_(threads / 32),
+      agents_(threads_ + warps_ + most_barriers),
       clocks_(warps_),
       writes_((shared_memory + 3) / 4),
-      reads_(check_races ? writes_.size() * warps_ : 0) {}
+      reads_(check_races ? writes_.size() * warps_ : 0),
+      lane_ticks_(1),
+      copies_(1),
+      copy_of_((shared_memory + 15) / 16),
+      touched_by_threads_(copy_of_.size()),
+      products_(warps_) {}
 
 void RaceChecker::start_block() {
   first_generation_ = ++generation_;
   for (WarpClock& clock : clocks_) clock.restart();
+  lane_ticks_.resize(1);
+  if (copies_.size() > 1) std::fill(copy_of_.begin(), copy_of_.end(), 0);
+  copies_.resize(1);
+  std::fill(touched_by_threads_.begin(), touched_by_threads_.end(), 0);
+  for (Products& products : products_) {
+    products.before_block = products.finished = products.newest;
+    products.places.clear();
+  }
+  for (Clock& row : rows_) {
+    std::fill(row.begin(), row.end(), 0);
+    for (int warp = 0; warp < warps_; ++warp) row[products_of(warp)] = products_[warp].newest;
+  }
+}
+
+// --- what orders
+
+void RaceChecker::need_rows() {
+  if (!rows_.empty()) return;
+  Clock row(agents_);
+  for (int warp = 0; warp < warps_; ++warp) row[products_of(warp)] = products_[warp].before_block;
+  rows_.assign(threads_, row);
+}
+
+void RaceChecker::block_barrier() {
+  ++generation_;
+  if (rows_.empty()) return;
+  Clock joined(agents_);
+  for (const Clock& row : rows_) join(joined, row);
+  for (Clock& row : rows_) row = joined;
+}
+
+void RaceChecker::warp_barrier(int warp, uint32_t mask) {
+  clocks_[warp].barrier(mask);
+  if (rows_.empty()) return;
+  Clock joined(agents_);
+  for (int lane = 0; lane < 32; ++lane) {
+    if (mask >> lane & 1) join(joined, rows_[warp * 32 + lane]);
+  }
+  for (int lane = 0; lane < 32; ++lane) {
+    if (mask >> lane & 1) rows_[warp * 32 + lane] = joined;
+  }
+}
+
+void RaceChecker::release(int thread, Clock& clock) {
+  if (!check_races_) return;
+  need_rows();
+  clock.resize(agents_);
+  join(clock, rows_[thread]);
+  WarpClock& warp = clocks_[thread / 32];
+  uint32_t* const neighbours = &clock[thread & ~31];
+  for (int lane = 0; lane < 32; ++lane) {
+    const uint32_t tick = lane == thread % 32 ? warp.tick() : warp.known(thread % 32, lane);
+    neighbours[lane] = std::max(neighbours[lane], tick);
+  }
+  warp.end_tick();
+}
+
+void RaceChecker::acquire(int thread, const Clock& clock) {
+  if (!check_races_ || clock.empty()) return;
+  need_rows();
+  join(rows_[thread], clock);
+  clocks_[thread / 32].acquire(thread % 32, &clock[thread & ~31]);
+}
+
+RaceChecker::Moment RaceChecker::now(int thread) const {
+  return {generation_, clocks_[thread / 32].tick(), thread};
+}
+
+bool RaceChecker::comes_after(int thread, const Moment& moment) const {
+  if (!check_races_ || moment.generation != generation_ || moment.thread == thread) return true;
+  return knows(thread, moment.thread, moment.tick);
+}
+
+/// Whether the thread comes after what another agent did in a tick of this generation.
+bool RaceChecker::knows(int thread, int agent, uint32_t tick) const {
+  if (agent / 32 == thread / 32) return clocks_[thread / 32].knows(thread % 32, agent % 32, tick);
+  return !rows_.empty() && rows_[thread][agent] >= tick;
+}
+
+bool RaceChecker::warp_knows(int warp, int agent, uint32_t tick) const {
+  if (agent / 32 == warp) return clocks_[warp].known_to_all(agent % 32, tick);
+  if (rows_.empty()) return false;
+  const auto first = rows_.begin() + warp * 32;
+  return std::all_of(first, first + 32, [&](const Clock& row) { return row[agent] >= tick; });
+}
+
+// --- conflicts
+
+std::string RaceChecker::describe_agent(int agent) const {
+  if (agent < threads_) return describe_thread(agent);
+  if (agent < copies_of(0)) return "a product of warp " + std::to_string(agent - threads_);
+  return "the copy engine";
 }
 
 bool RaceChecker::unwritten(uint32_t word) {
@@ -56,36 +131,78 @@ bool RaceChecker::unwritten(uint32_t word) {
 }
 
 bool RaceChecker::race(uint32_t word, const Write& other) {
-  conflict_ = {Conflict::Kind::race, word * 4, true, other.in_flight, other.thread, other.place};
+  conflict_ = {Conflict::Kind::race,        word * 4,   true, other.in_flight,
+               describe_agent(other.agent), other.place};
+  return false;
+}
+
+bool RaceChecker::race(uint32_t word, const TensorCopy& other) {
+  conflict_ = {Conflict::Kind::race,        word * 4,   true, other.in_flight,
+               describe_agent(other.agent), other.place};
   return false;
 }
 
 bool RaceChecker::race(uint32_t word, const Reads& other, int warp, uint32_t lanes) {
-  conflict_ = {Conflict::Kind::race, word * 4, false, false, warp * 32 + std::countr_zero(lanes),
-               other.place};
+  conflict_ = {
+      Conflict::Kind::race, word * 4, false, false, describe_agent(warp * 32 + std::countr_zero(lanes)),
+      other.place};
   return false;
 }
 
+// --- accesses of threads
+
+/// Whether the word is written and the thread comes after that.
+bool RaceChecker::comes_after_write(uint32_t word, int thread) {
+  if (const uint32_t id = copy_of_[word / 4]) {
+    const TensorCopy& copy = copies_[id];
+    if (check_races_ && (copy.in_flight || !knows(thread, copy.agent, copy.tick))) return race(word, copy);
+    return true;
+  }
+  const Write& last = writes_[word];
+  if (last.generation < first_generation_) return unwritten(word);
+  if (!check_races_) return true;
+  if (last.in_flight) return race(word, last);
+  if (last.generation == generation_ && last.agent != thread && !knows(thread, last.agent, last.tick)) {
+    return race(word, last);
+  }
+  return true;
+}
+
 void RaceChecker::note_read(uint32_t word, int warp, uint32_t lanes, Place place) {
+  touched_by_threads_[word / 4] = 1;
+  if (!check_races_) return;
   Reads& reads = reads_[word * warps_ + warp];
-  // Earlier readers count as readers of this tick, unless all lanes come after them. That is exact when
-  // barriers have full masks.
+  const uint32_t tick = clocks_[warp].tick();
+  if (reads.generation < first_generation_) reads.lane_ticks = 0;
   const bool keep = reads.generation == generation_ && !clocks_[warp].past(reads.tick);
-  reads = {generation_, clocks_[warp].tick(), keep ? reads.lanes | lanes : lanes, place};
+  const uint32_t earlier = keep ? reads.lanes & ~lanes : 0;
+  if (earlier == 0) {
+    reads.ticks_differ = 0;
+  } else if (reads.tick != tick || reads.ticks_differ) {
+    if (reads.lane_ticks == 0) {
+      reads.lane_ticks = static_cast<uint32_t>(lane_ticks_.size()) & 0x7fffffff;
+      lane_ticks_.emplace_back();
+    }
+    auto& ticks = lane_ticks_[reads.lane_ticks];
+    for (int lane = 0; lane < 32; ++lane) {
+      if (lanes >> lane & 1) {
+        ticks[lane] = tick;
+      } else if (!reads.ticks_differ) {
+        ticks[lane] = reads.tick;
+      }
+    }
+    reads.ticks_differ = 1;
+  }
+  reads.generation = generation_;
+  reads.tick = tick;
+  reads.lanes = earlier | lanes;
+  reads.place = place;
 }
 
 bool RaceChecker::read(uint32_t address, int bytes, int thread, Place place) {
-  const int warp = thread / 32, lane = thread % 32;
   for (uint32_t word = address / 4; word < (address + bytes) / 4; ++word) {
-    const Write& last = writes_[word];
-    if (last.generation < first_generation_) return unwritten(word);
-    if (!check_races_) continue;
-    if (last.in_flight) return race(word, last);
-    if (last.generation == generation_ && last.thread != thread &&
-        (last.thread / 32 != warp || !clocks_[warp].knows(lane, last.thread % 32, last.tick))) {
-      return race(word, last);
-    }
-    note_read(word, warp, 1u << lane, place);
+    if (!comes_after_write(word, thread)) return false;
+    note_read(word, thread / 32, 1u << thread % 32, place);
   }
   return true;
 }
@@ -93,13 +210,20 @@ bool RaceChecker::read(uint32_t address, int bytes, int thread, Place place) {
 bool RaceChecker::read_by_warp(uint32_t address, int thread, Place place) {
   const int warp = thread / 32;
   for (uint32_t word = address / 4; word < address / 4 + 4; ++word) {
-    const Write& last = writes_[word];
-    if (last.generation < first_generation_) return unwritten(word);
-    if (!check_races_) continue;
-    if (last.in_flight) return race(word, last);
-    if (last.generation == generation_ &&
-        (last.thread / 32 != warp || !clocks_[warp].known_to_all(last.thread % 32, last.tick))) {
-      return race(word, last);
+    if (const uint32_t id = copy_of_[word / 4]) {
+      const TensorCopy& copy = copies_[id];
+      if (check_races_ && (copy.in_flight || !warp_knows(warp, copy.agent, copy.tick))) {
+        return race(word, copy);
+      }
+    } else {
+      const Write& last = writes_[word];
+      if (last.generation < first_generation_) return unwritten(word);
+      if (check_races_) {
+        if (last.in_flight) return race(word, last);
+        if (last.generation == generation_ && !warp_knows(warp, last.agent, last.tick)) {
+          return race(word, last);
+        }
+      }
     }
     note_read(word, warp, ~0u, place);
   }
@@ -112,10 +236,12 @@ bool RaceChecker::conflicts_with_reads(uint32_t word, int thread) {
     const Reads& reads = reads_[word * warps_ + other];
     if (reads.generation != generation_) continue;
     uint32_t unordered = reads.lanes;
-    if (other == warp) {
-      if (clocks_[warp].knows_all(lane, reads.tick)) continue;
-      for (int reader = 0; reader < 32; ++reader) {
-        if (reader == lane || clocks_[warp].knows(lane, reader, reads.tick)) unordered &= ~(1u << reader);
+    if (other == warp && clocks_[warp].knows_all(lane, reads.tick)) continue;
+    for (int reader = 0; reader < 32; ++reader) {
+      if (!(unordered >> reader & 1)) continue;
+      const uint32_t tick = reads.ticks_differ ? lane_ticks_[reads.lane_ticks][reader] : reads.tick;
+      if (other * 32 + reader == thread || knows(thread, other * 32 + reader, tick)) {
+        unordered &= ~(1u << reader);
       }
     }
     if (unordered == 0) continue;
@@ -125,19 +251,28 @@ bool RaceChecker::conflicts_with_reads(uint32_t word, int thread) {
   return false;
 }
 
+// A thread writes to part of a granule: the rest stays the copy's, word by word.
+void RaceChecker::spread_copy_over_words(uint32_t granule) {
+  const TensorCopy& copy = copies_[copy_of_[granule]];
+  for (uint32_t word = granule * 4; word < std::min<uint32_t>(granule * 4 + 4, writes_.size()); ++word) {
+    writes_[word] = {generation_, copy.tick, copy.place, copy.agent, copy.in_flight};
+  }
+  copy_of_[granule] = 0;
+}
+
 bool RaceChecker::write(uint32_t address, int bytes, int thread, Place place, bool in_flight) {
-  const int warp = thread / 32, lane = thread % 32;
   for (uint32_t word = address / 4; word < (address + bytes) / 4; ++word) {
     Write& last = writes_[word];
-    if (check_races_ && last.generation >= first_generation_) {
-      if (last.in_flight) return race(word, last);
-      if (last.generation == generation_ && last.thread != thread &&
-          (last.thread / 32 != warp || !clocks_[warp].knows(lane, last.thread % 32, last.tick))) {
-        return race(word, last);
+    const bool written = copy_of_[word / 4] != 0 || last.generation >= first_generation_;
+    if (check_races_ && written) {
+      if (!comes_after_write(word, thread) || conflicts_with_reads(word, thread) ||
+          conflicts_with_products(word / 4, word / 4 + 1, thread)) {
+        return false;
       }
-      if (conflicts_with_reads(word, thread)) return false;
     }
-    last = {generation_, clocks_[warp].tick(), place, static_cast<uint16_t>(thread), in_flight};
+    if (copy_of_[word / 4]) spread_copy_over_words(word / 4);
+    touched_by_threads_[word / 4] = 1;
+    last = {generation_, clocks_[thread / 32].tick(), place, static_cast<uint16_t>(thread), in_flight};
   }
   return true;
 }
@@ -146,12 +281,105 @@ void RaceChecker::copy_landed(uint32_t address, int thread) {
   const uint32_t tick = clocks_[thread / 32].tick();
   for (uint32_t word = address / 4; word < address / 4 + 4; ++word) {
     Write& copy = writes_[word];
-    if (copy.thread != thread)
+    if (copy.agent != thread)
       continue;  // overwritten by another thread, which only an unchecked kernel can do
     copy.generation = generation_;
     copy.tick = tick;
     copy.in_flight = false;
   }
+}
+
+// --- the copy engine
+
+uint32_t RaceChecker::start_tensor_copy(uint32_t address, int bytes, int thread, Place place) {
+  const uint32_t first = address / 16, end = (address + bytes) / 16;
+  if (check_races_) {
+    uint32_t known = 0;  // a copy that the thread comes after
+    for (uint32_t granule = first; granule < end; ++granule) {
+      const uint32_t id = copy_of_[granule];
+      if (id != 0 && id != known) {
+        if (!comes_after_write(granule * 4, thread)) return 0;
+        known = id;
+      }
+      if (!touched_by_threads_[granule]) continue;
+      for (uint32_t word = granule * 4; word < granule * 4 + 4; ++word) {
+        const bool written = id == 0 && writes_[word].generation >= first_generation_;
+        if (written && !comes_after_write(word, thread)) return 0;
+        if (conflicts_with_reads(word, thread)) return 0;
+      }
+    }
+    if (conflicts_with_products(first, end, thread)) return 0;
+  }
+  const uint32_t id = static_cast<uint32_t>(copies_.size());
+  copies_.push_back({0, place, static_cast<uint16_t>(copies_of(0)), true});
+  std::fill(copy_of_.begin() + first, copy_of_.begin() + end, id);
+  return id;
+}
+
+void RaceChecker::tensor_copy_arrives(uint32_t copy, int barrier, uint32_t phase, Clock& clock) {
+  const int agent = copies_of(barrier);
+  copies_[copy] = {phase, copies_[copy].place, static_cast<uint16_t>(agent), false};
+  if (!check_races_) return;
+  clock.resize(agents_);
+  clock[agent] = std::max(clock[agent], phase);
+}
+
+// --- products
+
+uint32_t RaceChecker::start_product(int warp, Place place) {
+  need_rows();
+  if (check_races_ && product_reads_.empty()) product_reads_.resize(warps_ * copy_of_.size());
+  known_copy_ = 0;
+  products_[warp].places.push_back(place);
+  return ++products_[warp].newest;
+}
+
+bool RaceChecker::read_by_product(uint32_t address, int warp) {
+  const uint32_t granule = address / 16;
+  const uint32_t id = copy_of_[granule];
+  if (id == 0) {
+    for (uint32_t word = granule * 4; word < granule * 4 + 4; ++word) {
+      if (writes_[word].generation < first_generation_) return unwritten(word);
+    }
+    conflict_ = {
+        Conflict::Kind::proxy,     granule * 4, true, false, describe_agent(writes_[granule * 4].agent),
+        writes_[granule * 4].place};
+    return false;
+  }
+  if (!check_races_) return true;
+  if (id != known_copy_) {
+    const TensorCopy& copy = copies_[id];
+    if (copy.in_flight || !warp_knows(warp, copy.agent, copy.tick)) return race(granule * 4, copy);
+    known_copy_ = id;
+  }
+  product_reads_[warp * copy_of_.size() + granule] = products_[warp].newest;
+  return true;
+}
+
+void RaceChecker::finish_products(int warp, uint32_t product) {
+  products_[warp].finished = product;
+  for (int lane = 0; lane < 32; ++lane) rows_[warp * 32 + lane][products_of(warp)] = product;
+}
+
+bool RaceChecker::conflicts_with_products(uint32_t first, uint32_t end, int thread) {
+  if (product_reads_.empty()) return false;
+  for (int warp = 0; warp < warps_; ++warp) {
+    const uint32_t known = rows_[thread][products_of(warp)];
+    const auto reads = product_reads_.begin() + warp * copy_of_.size();
+    uint32_t last = 0;
+    for (uint32_t granule = first; granule < end; ++granule) last = std::max(last, reads[granule]);
+    if (last <= known) continue;
+    const uint32_t granule = static_cast<uint32_t>(std::find(reads + first, reads + end, last) - reads);
+    const Products& products = products_[warp];
+    conflict_ = {Conflict::Kind::race,
+                 granule * 16,
+                 false,
+                 last > products.finished,
+                 describe_agent(products_of(warp)),
+                 products.places[last - products.before_block - 1]};
+    return true;
+  }
+  return false;
 }
 
 }  // namespace tilewright::simulator

@@ -1,12 +1,15 @@
 // What orders the accesses of a block's threads to shared memory, and which accesses nothing orders.
 //
 // Two accesses to one word by two threads, at least one of them a write, must be ordered by a barrier. Only
-// barriers order memory: a block barrier all threads, a warp barrier the lanes in its mask. Shuffles,
-// ldmatrix and mma do not, though all lanes meet there. The words are those of 32 bits: lanes may fill one
-// 16-byte row together.
+// barriers order memory: a block barrier all threads, a warp barrier the lanes in its mask, others those who
+// wait after those who arrived. Shuffles, ldmatrix and mma do not, though all lanes meet there. The words are
+// those of 32 bits: lanes may fill one 16-byte row together.
 //
 // Block barriers count generations: everything of an earlier generation is ordered. Within one generation
-// threads of two warps are never ordered, and lanes of one warp by their clocks (WarpClock).
+// lanes of one warp are ordered by their clocks (WarpClock), threads of two warps by what they released and
+// acquired. The copy engine and the products of a warpgroup are agents of their own: a copy is ordered before
+// those who waited for its barrier, the reads of a product before those who come after the wait for it. They
+// touch whole granules of 16 bytes.
 #pragma once
 
 #include <array>
@@ -14,66 +17,70 @@
 #include <string>
 #include <vector>
 
+#include "simulator/clock.h"
 #include "simulator/place.h"
 
 namespace tilewright::simulator {
 
-/// Vector clocks of the lanes of one warp. A warp barrier ends a tick; an access is stamped with the tick it
-/// falls in.
-class WarpClock {
- public:
-  WarpClock() { restart(); }
-  void restart();
-  /// The lanes of `mask` have met.
-  void barrier(uint32_t mask);
-
-  uint32_t tick() const { return tick_; }
-  /// Whether `lane` comes after what `other` did in `tick`.
-  bool knows(int lane, int other, uint32_t tick) const { return known_[lane][other] >= tick; }
-  /// The same for every `other`.
-  bool knows_all(int lane, uint32_t tick) const { return known_of_all_[lane] >= tick; }
-  /// Whether all lanes come after what `other` did in `tick`.
-  bool known_to_all(int other, uint32_t tick) const { return known_to_all_[other] >= tick; }
-  /// Whether all lanes come after everything of `tick`.
-  bool past(uint32_t tick) const { return past_ >= tick; }
-
- private:
-  uint32_t tick_;
-  uint32_t past_;
-  std::array<std::array<uint32_t, 32>, 32>
-      known_;                              // [lane][other]: the last tick of `other` that `lane` comes after
-  std::array<uint32_t, 32> known_of_all_;  // minimum over `other`
-  std::array<uint32_t, 32> known_to_all_;  // minimum over `lane`
-};
-
-/// Two accesses that nothing orders, or the read of a word that nobody wrote.
+/// Two accesses that nothing orders, the read of a word that nobody wrote, or of one that was written through
+/// another path to memory.
 struct Conflict {
-  enum class Kind { none, unwritten, race } kind = Kind::none;
+  enum class Kind { none, unwritten, race, proxy } kind = Kind::none;
   uint32_t address = 0;         // of the word
   bool other_is_write = false;  // else a read
-  bool in_flight = false;       // the other is an asynchronous copy that its thread has not waited for
-  int other_thread = 0;         // one of them, if several
+  bool in_flight = false;       // the other is asynchronous, and nobody has waited for it
+  std::string other_agent;      // "warp 2 lane 5"; one of them, if several
   Place other;
 };
 
 class RaceChecker {
  public:
+  static constexpr int most_barriers = 64;
+
   /// Without `check_races` only reads of unwritten words are found.
   RaceChecker(int shared_memory, int threads, bool check_races);
 
   /// A new block begins: nothing is written.
   void start_block();
-  void block_barrier() { ++generation_; }
-  void warp_barrier(int warp, uint32_t mask) { clocks_[warp].barrier(mask); }
 
-  /// Note an access of `bytes` (a multiple of 4) at an aligned address. False: see conflict().
+  // --- what orders
+  void block_barrier();
+  void warp_barrier(int warp, uint32_t mask);
+  /// Whoever acquires the clock comes after all that the thread has done and comes after.
+  void release(int thread, Clock& clock);
+  void acquire(int thread, const Clock& clock);
+  /// A moment of a thread.
+  struct Moment {
+    uint32_t generation = 0, tick = 0;
+    int thread = 0;
+  };
+  Moment now(int thread) const;
+  bool comes_after(int thread, const Moment& moment) const;
+
+  // --- accesses. False: see conflict().
+  /// `bytes` (a multiple of 4) at an aligned address.
   bool read(uint32_t address, int bytes, int thread, Place place);
   /// ldmatrix: a row of 16 bytes, given by `thread`, that all lanes of its warp read.
   bool read_by_warp(uint32_t address, int thread, Place place);
-  /// With `in_flight` the bytes arrive by an asynchronous copy: nobody may touch them before `copy_landed`.
+  /// With `in_flight` the bytes arrive by a thread's own asynchronous copy: nobody may touch them before
+  /// `copy_landed`.
   bool write(uint32_t address, int bytes, int thread, Place place, bool in_flight = false);
   /// The thread has waited for its copy to `address`, 16 bytes.
   void copy_landed(uint32_t address, int thread);
+
+  // --- the copy engine. Barriers count from 0 to most_barriers - 1, their phases from 1.
+  /// `thread` starts a copy to whole granules. Returns the copy, 0 for a conflict.
+  uint32_t start_tensor_copy(uint32_t address, int bytes, int thread, Place place);
+  /// Its bytes count for this phase of the barrier, whose waiters will acquire `clock`.
+  void tensor_copy_arrives(uint32_t copy, int barrier, uint32_t phase, Clock& clock);
+
+  // --- products of a warpgroup
+  /// A product of one warp begins; its number is for `finish_products`.
+  uint32_t start_product(int warp, Place place);
+  /// The newest product of the warp reads 16 bytes.
+  bool read_by_product(uint32_t address, int warp);
+  /// The lanes of the warp have waited for all products up to this one.
+  void finish_products(int warp, uint32_t product);
 
   const Conflict& conflict() const { return conflict_; }
 
@@ -82,30 +89,62 @@ class RaceChecker {
     uint32_t generation = 0;
     uint32_t tick = 0;
     Place place;
-    uint16_t thread = 0;
+    uint16_t agent = 0;
     bool in_flight = false;
   };
   /// The lanes of one warp that read a word and that not yet all lanes come after.
   struct Reads {
     uint32_t generation = 0;
-    uint32_t tick = 0;
+    uint32_t tick = 0;  // of the last read
     uint32_t lanes = 0;
     Place place;
+    uint32_t ticks_differ : 1 = 0;  // then lane_ticks_[lane_ticks] holds each lane's
+    uint32_t lane_ticks : 31 = 0;
   };
+  struct TensorCopy {
+    uint32_t tick = 0;
+    Place place;
+    uint16_t agent = 0;
+    bool in_flight = true;
+  };
+  struct Products {
+    uint32_t newest = 0, finished = 0, before_block = 0;  // never restart
+    std::vector<Place> places;                            // of those of this block
+  };
+
+  int products_of(int warp) const { return threads_ + warp; }
+  int copies_of(int barrier) const { return threads_ + warps_ + barrier; }
+  std::string describe_agent(int agent) const;
+  bool knows(int thread, int agent, uint32_t tick) const;
+  bool warp_knows(int warp, int agent, uint32_t tick) const;
+  void need_rows();
 
   bool unwritten(uint32_t word);
   bool race(uint32_t word, const Write& other);
+  bool race(uint32_t word, const TensorCopy& other);
   bool race(uint32_t word, const Reads& other, int warp, uint32_t lanes);
+  bool comes_after_write(uint32_t word, int thread);
   void note_read(uint32_t word, int warp, uint32_t lanes, Place place);
   bool conflicts_with_reads(uint32_t word, int thread);
+  bool conflicts_with_products(uint32_t first, uint32_t end, int thread);
+  void spread_copy_over_words(uint32_t granule);
 
   bool check_races_;
-  int warps_;
+  int threads_, warps_, agents_;
   uint32_t generation_ = 1;        // never restarts: what earlier blocks left behind is old by itself
   uint32_t first_generation_ = 1;  // of this block
   std::vector<WarpClock> clocks_;
+  std::vector<Clock> rows_;    // [thread]: of agents outside its warp; empty until somebody releases
   std::vector<Write> writes_;  // [word]
   std::vector<Reads> reads_;   // [word][warp]
+  std::vector<std::array<uint32_t, 32>> lane_ticks_;
+
+  std::vector<TensorCopy> copies_;  // [0]: none
+  std::vector<uint32_t> copy_of_;   // [granule]: the copy that wrote it last; 0: a thread did, or nobody
+  std::vector<uint8_t> touched_by_threads_;  // [granule]
+  std::vector<Products> products_;           // [warp]
+  std::vector<uint32_t> product_reads_;      // [warp][granule]: the last product; empty until there is one
+  uint32_t known_copy_ = 0;                  // one that all lanes of the product's warp come after
   Conflict conflict_;
 };
 

@@ -17,6 +17,7 @@ struct Buffer {
   std::string name;  // "q", "out": for reports
   bool writable = false;
   bool initialised = true;
+  bool counters = false;  // writable; all blocks may add to it (global_add) and store to it, in any order
 };
 
 struct Launch {

@@ -5,23 +5,44 @@ struct SimulatorInterface {
   // --- where am I
   int (*thread_index)();
   int (*block_index)();
+  int (*grid_blocks)();
   // --- meeting points
   void (*block_barrier)(int site);                       // __syncthreads
   void (*warp_barrier)(unsigned mask, int site);         // __syncwarp
   unsigned (*shuffle_xor)(unsigned value, int lane_mask, int site);
   int (*warp_any)(int predicate, int site);              // vote.sync.any
+  int (*uniform)(int value, int site);                   // redux.sync.max
+  void (*named_barrier_wait)(int id, int threads, int site);    // bar.sync
+  void (*named_barrier_arrive)(int id, int threads, int site);  // bar.arrive
   // --- shared memory: byte offsets from 0
   void (*shared_load)(void* destination, unsigned address, int bytes, int site);         // 4, 8 or 16 bytes, aligned
   void (*shared_store)(unsigned address, const void* source, int bytes, int site);
   void (*load_matrix_x4)(unsigned* registers, unsigned address, int transposed, int site);   // ldmatrix .m8n8.x4.b16
+  // --- barriers in shared memory: mbarrier
+  void (*barrier_initialize)(unsigned barrier, int arrivals, int site);
+  void (*fence_barrier_initialization)(int site);
+  void (*barrier_arrive)(unsigned barrier, int site);
+  void (*barrier_arrive_expecting)(unsigned barrier, int bytes, int site);
+  void (*barrier_wait)(unsigned barrier, int parity, int site);
   // --- global memory, checked against the launch's buffers
   void (*global_load)(void* destination, const void* address, int bytes, int site);
   void (*global_store)(void* address, const void* source, int bytes, int site);
+  int (*global_add)(int* address, int value, int site);  // atom.add; returns what was there
   void (*copy_async_16)(unsigned destination, const void* source, int bytes, int site);  // cp.async.cg 16; bytes 0 or 16
   void (*copy_async_commit)(int site);
   void (*copy_async_wait)(int groups_in_flight, int site);
+  // cp.async.bulk.tensor; `map`: 128 bytes of simulator/tensor_map.h
+  void (*tensor_load)(unsigned destination, const void* map, unsigned barrier, const int* coordinates, int rank, int site);
   // --- matrix products: d += a * b, one warp; element_type 0 = fp16, 1 = bf16
   void (*matrix_multiply_16x8x16)(float* d, const unsigned* a, unsigned b0, unsigned b1, int element_type, int site);
+  // --- products of a warpgroup: wgmma m64 n k16. `a`: 4 registers, null: shared memory. Descriptors: low words, the high word
+  // is 0x40000040. `transposed_b`: b's rows run along k
+  void (*warpgroup_fence)(int site);
+  void (*warpgroup_multiply)(int n, float* d, const unsigned* a, unsigned descriptor_a, unsigned descriptor_b, int accumulate,
+                             int transposed_b, int element_type, int site);
+  void (*warpgroup_commit)(int site);
+  void (*warpgroup_wait)(int groups_in_flight, int site);
+  void (*set_registers)(int count, int increase, int site);  // setmaxnreg
   // --- arithmetic; pack_two rounds to nearest even into element_type, low in the lower half
   unsigned (*pack_two)(float low, float high, int element_type);
   float (*exp2)(float);

@@ -1,0 +1,38 @@
+// What the emulations of several primitives share: checks that end the launch.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "simulator/block.h"
+#include "simulator/interface.h"
+
+namespace tilewright::simulator {
+
+/// Where `bytes` of shared memory lie; within bounds, aligned to their size, no barrier's.
+std::byte* shared_at(Block& block, int thread, uint32_t address, int bytes, Place place);
+
+/// Of the race checker's conflict.
+[[noreturn]] void fail_conflict(Block& block, int thread, Place place, bool is_write);
+
+void check_global_alignment(Block& block, const void* address, int bytes, Place place);
+
+// --- simulator/primitives_hopper.cpp
+
+void named_barrier_wait(int id, int threads, int site);
+void named_barrier_arrive(int id, int threads, int site);
+void barrier_initialize(unsigned barrier, int arrivals, int site);
+void fence_barrier_initialization(int site);
+void barrier_arrive(unsigned barrier, int site);
+void barrier_arrive_expecting(unsigned barrier, int bytes, int site);
+void barrier_wait(unsigned barrier, int parity, int site);
+void tensor_load(unsigned destination, const void* map, unsigned barrier, const int* coordinates, int rank,
+                 int site);
+void warpgroup_fence(int site);
+void warpgroup_multiply(int n, float* d, const unsigned* a, unsigned descriptor_a, unsigned descriptor_b,
+                        int accumulate, int transposed_b, int element_type, int site);
+void warpgroup_commit(int site);
+void warpgroup_wait(int groups_in_flight, int site);
+void set_registers(int count, int increase, int site);
+
+}  // namespace tilewright::simulator
