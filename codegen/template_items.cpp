@@ -62,10 +62,10 @@ std::vector<std::string> identifiers_of(std::string_view text) {
   return found;
 }
 
-// The declared name: behind struct, before `;` of a typedef, before `=` of a constant, before `(` of a function.
+// The declared name: before the brace of a struct, which attributes may precede; before `;` of a typedef, before `=` of a constant, before `(` of a function.
 std::string declared_name(std::string_view declaration) {
   const std::vector<std::string> words = identifiers_of(declaration);
-  if (words.size() > 1 && words[0] == "struct") return words[1];
+  if (words[0] == "struct") return identifiers_of(declaration.substr(0, declaration.find('{'))).back();
   size_t end = words[0] == "typedef" ? declaration.rfind(';') : std::string_view::npos;
   if (end == std::string_view::npos) {
     size_t at = 0;

@@ -62,8 +62,11 @@ class SimulatorExecutable final : public Executable {
       run.parameters = &hopper;
       if (share) {
         run.grid = multiprocessors;
-        run.buffers.push_back(
-            {.data = counters, .bytes = sizeof counters, .name = "counters", .writable = true});
+        run.buffers.push_back({.data = counters,
+                               .bytes = sizeof counters,
+                               .name = "counters",
+                               .writable = true,
+                               .counters = true});
       }
     }
     run.threads = source_.threads;
