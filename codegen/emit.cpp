@@ -79,6 +79,8 @@ std::string configuration(const AttentionSpec& spec, const Schedule& schedule, c
     add_int("producer_registers", sm90::producer_registers(schedule.consumers()));
     add_int("consumer_registers", sm90::consumer_registers(schedule.consumers()));
     add_bool("ping_pong", schedule.ping_pong);
+    add_bool("lazy_rescale", spec.head_dim.v > 128);
+    add_bool("element_is_bf16", spec.dtype.q == DataType::bf16);
   }
   add_int("block_m", schedule.block_m);
   add_int("block_n", schedule.block_n);
@@ -170,11 +172,11 @@ Source emit(const AttentionSpec& spec, const Schedule& schedule, const Target& t
     add_file("primitives/sm90.cuh");
     products = parse_template(warpgroup_products(spec, schedule), backend);
     sections.push_back({"The matrix products in this kernel's shape", &products});
-    for (const char* file : {"visibility.cuh", "score_scale.cuh", "quad.cuh", "sm90/layout.cuh", "sm90/tiles.cuh", "sm90/producer.cuh",
+    for (const char* file : {"visibility.cuh", "quad.cuh", "sm90/layout.cuh", "sm90/tiles.cuh", "sm90/producer.cuh",
                              "sm90/softmax.cuh", "sm90/output.cuh", "sm90/consumer.cuh", "sm90/forward.cuh"})
       add_file(file);
   } else {
-    for (const char* file : {"visibility.cuh", "score_scale.cuh", "quad.cuh", "sm80/tile.cuh", "sm80/scores.cuh", "sm80/softmax.cuh",
+    for (const char* file : {"visibility.cuh", "quad.cuh", "sm80/tile.cuh", "sm80/scores.cuh", "sm80/softmax.cuh",
                              "sm80/output.cuh", "sm80/forward.cuh"})
       add_file(file);
   }

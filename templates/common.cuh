@@ -8,6 +8,8 @@ typedef unsigned short u16;
 
 constexpr float minus_infinity = -INFINITY;
 
+constexpr float not_a_number = INFINITY - INFINITY;
+
 constexpr float log2_e = 1.4426950408889634f;
 
 constexpr float ln_2 = 0.6931471805599453f;

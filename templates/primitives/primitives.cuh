@@ -81,11 +81,6 @@ PRIMITIVE float absolute(float x)
 DEVICE { float y; asm("abs.f32 %0, %1;" : "=f"(y) : "f"(x)); return y; }
 SIMULATOR { return x < 0.0f ? -x : x; }
 
-/// The largest power of two not above a positive normal number.
-PRIMITIVE float power_of_two_below(float x)
-DEVICE { float y; asm("and.b32 %0, %1, 0x7f800000;" : "=f"(y) : "f"(x)); return y; }
-SIMULATOR { return __builtin_bit_cast(float, __builtin_bit_cast(u32, x) & 0x7f800000u); }
-
 /// The larger one; a NaN loses against a number (9.7.3.11).
 PRIMITIVE float maximum(float a, float b)
 DEVICE { float y; asm("max.f32 %0, %1, %2;" : "=f"(y) : "f"(a), "f"(b)); return y; }

@@ -59,7 +59,9 @@ __device__ __forceinline__ void store_output(const ForwardParameters& p, float (
       const bool live = my_row < p.seqlen_q;
       u16* to = out + my_row * p.out.row_stride + lane % 4 * 8;
       if (with_lse && live && lane % 4 == 0 && lse) {
-        global_store_float(lse + my_row, sees_no_key ? minus_infinity : log_sum_exp(p, state.maximum[m][half], sum));
+        const float scale = with_softcap ? 1.0f : p.scale;
+        global_store_float(lse + my_row, sees_no_key ? minus_infinity
+                                                     : state.maximum[m][half] * scale + log2_approximate(sum) * ln_2);
       }
 #pragma unroll
       for (int group = 0; group < (columns_v + 31) / 32; ++group) {

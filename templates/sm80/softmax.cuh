@@ -4,9 +4,11 @@
 struct SoftmaxState {
   float maximum[m_fragments][2];
   float sum[m_fragments][2];
+  bool subtract_first;  // the same in all lanes: some row's maximum is too large for one fused multiply-add
 };
 
 __device__ __forceinline__ void start_softmax(SoftmaxState& state) {
+  state.subtract_first = false;
 #pragma unroll
   for (int m = 0; m < m_fragments; ++m)
 #pragma unroll
@@ -20,7 +22,10 @@ __device__ __forceinline__ void start_softmax(SoftmaxState& state) {
 /// probabilities stay below 2^8, the final division undoes the common factor exactly, and the output need not be rescaled.
 constexpr float maximum_lag = 8.0f;
 
-/// Scores become probabilities relative to the running maximum: 2^(factor * score + offset).
+/// Beyond this the rounding of scale * maximum would show (2^-14 in the exponent), and the maximum is taken off first.
+constexpr float largest_fused_offset = 1024.0f;
+
+/// Scores become probabilities relative to the running maximum: 2^(scale_log2 * (score - maximum)).
 __device__ __forceinline__ void update_softmax(float (&scores)[m_fragments][n_fragments][4], SoftmaxState& state,
                                                float (&output)[m_fragments][columns_v / 8][4], float scale_log2) {
   float row_maximum[m_fragments][2];
@@ -38,21 +43,45 @@ __device__ __forceinline__ void update_softmax(float (&scores)[m_fragments][n_fr
       lags |= (row_maximum[m][half] - state.maximum[m][half]) * scale_log2 > maximum_lag;
     }
   if (warp_any(lags)) {
+    bool large = false;
 #pragma unroll
     for (int m = 0; m < m_fragments; ++m)
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
         const float old = state.maximum[m][half];
-        state.maximum[m][half] = maximum(old, row_maximum[m][half]);
-        // Nothing to rescale for a row that had seen no key: its offset was +inf.
-        const float correction = old == minus_infinity ? 0.0f
-                                                       : exp2_approximate(score_scale(state.maximum[m][half], scale_log2).offset -
-                                                                          score_scale(old, scale_log2).offset);
+        const float now = maximum(old, row_maximum[m][half]);
+        // A row that has seen no key yet has nothing to rescale, and -inf - -inf must not arise.
+        const float correction = old == minus_infinity ? 0.0f : exp2_approximate((old - now) * scale_log2);
+        state.maximum[m][half] = now;
         state.sum[m][half] *= correction;
+        large |= now * scale_log2 > largest_fused_offset || (now * scale_log2 < -largest_fused_offset && now != minus_infinity);
 #pragma unroll
         for (int n = 0; n < columns_v / 8; ++n) {
           output[m][n][half * 2] *= correction;
           output[m][n][half * 2 + 1] *= correction;
+        }
+      }
+    state.subtract_first = warp_any(large);
+  }
+  float offset[m_fragments][2];
+#pragma unroll
+  for (int m = 0; m < m_fragments; ++m)
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const float reference = state.maximum[m][half] == minus_infinity ? 0.0f : state.maximum[m][half];
+      offset[m][half] = -reference * scale_log2;
+    }
+  if (state.subtract_first) {
+#pragma unroll
+    for (int m = 0; m < m_fragments; ++m)
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        const float reference = state.maximum[m][half] == minus_infinity ? 0.0f : state.maximum[m][half];
+        offset[m][half] = 0.0f;
+#pragma unroll
+        for (int n = 0; n < n_fragments; ++n) {
+          scores[m][n][half * 2] -= reference;
+          scores[m][n][half * 2 + 1] -= reference;
         }
       }
   }
@@ -60,14 +89,12 @@ __device__ __forceinline__ void update_softmax(float (&scores)[m_fragments][n_fr
   for (int m = 0; m < m_fragments; ++m)
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
-      ScoreScale scale = score_scale(state.maximum[m][half], scale_log2);
-      if (state.maximum[m][half] == minus_infinity) scale.offset = 0.0f;  // -inf + inf must not arise
       float sum = 0.0f;
 #pragma unroll
       for (int n = 0; n < n_fragments; ++n)
 #pragma unroll
         for (int e = 0; e < 2; ++e) {
-          const float probability = exp2_approximate(scores[m][n][half * 2 + e] * scale.factor + scale.offset);
+          const float probability = exp2_approximate(scores[m][n][half * 2 + e] * scale_log2 + offset[m][half]);
           scores[m][n][half * 2 + e] = probability;
           sum += probability;
         }

@@ -16,14 +16,16 @@ __device__ __forceinline__ u32 warpgroup_descriptor(u32 address, u32 leading_byt
 __device__ __forceinline__ void attend_first(const HopperForwardParameters& p, const Layout& layout, const Consumer& me,
                                              const RingPlace& place, int j, int row, u32 (&probabilities)[block_n / 4],
                                              SoftmaxState& state, float scale_log2) {
-  float scores[block_n / 2], correction[2];
+  float scores[block_n / 2], nothing_yet[2];
   barrier_wait(layout.key_full(place.stage), place.parity);
   multiply_query_keys(scores, me.query, me.keys + place.stage * (key_bytes / 16));
   wait_scores<0>(scores);
   release(layout.key_empty(place.stage));
   if (with_softcap) cap_scores(scores, p.forward.scale);
   mask_scores(scores, p.forward, row, j * block_n);
-  update_softmax<true, true>(scores, state, correction, scale_log2);
+  choose_shift(scores, state, scale_log2);
+  shift_scores(scores, state);
+  update_softmax<true>(scores, state, nothing_yet, scale_log2);
   pack_probabilities(probabilities, scores);
 }
 
@@ -46,8 +48,9 @@ __device__ __forceinline__ void attend(const HopperForwardParameters& p, const L
   wait_scores<1>(scores);
   release(layout.key_empty(place.stage));
   if (with_softcap) cap_scores(scores, p.forward.scale);
+  shift_scores(scores, state);
   if (masked) mask_scores(scores, p.forward, row, j * block_n);
-  update_softmax<masked, false>(scores, state, correction, scale_log2);
+  update_softmax<masked>(scores, state, correction, scale_log2);
   wait_output(output, probabilities, scores);
   release(layout.value_empty(values.stage));
   pack_probabilities(probabilities, scores);
@@ -75,7 +78,8 @@ __device__ __forceinline__ void consume(const HopperForwardParameters& p, const 
     float output[head_dim_v / 2];
 #pragma unroll
     for (int i = 0; i < head_dim_v / 2; ++i) output[i] = 0.0f;
-    SoftmaxState state = {{minus_infinity, minus_infinity}, {-minus_infinity, -minus_infinity}, {0.0f, 0.0f}};
+    SoftmaxState state;
+    start_softmax(state);
     barrier_wait(layout.query_full(group), round & 1);
     int j = keys.end - 1;
     if (j >= keys.begin) {

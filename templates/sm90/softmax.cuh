@@ -1,11 +1,32 @@
 // Online softmax over a warpgroup's accumulator: thread t of the group holds, of rows t / 4 % 8 + 16 * (t / 32) and 8 below,
 // two neighbouring columns of every eight: element 4 i + 2 half + e is column 8 i + 2 (t % 4) + e of row half.
 
+/// Exponents are computed as scale_log2 * score + offset, one fused multiply-add with a constant factor (a factor in a register
+/// costs 5 % at head dim 64), where offset = -scale_log2 * maximum is rounded. All of a row carries the same factor
+/// 2^rounding, which the final division undoes; it does harm only when it overflows, far beyond sensible scores: 2^30 here.
+/// Rows whose first tile is there already are shifted by their maximum, exactly, before anything else. A row that gets
+/// there later becomes NaN.
 struct SoftmaxState {
-  float maximum[2];
-  float offset[2];  // see score_scale
-  float sum[2];     // this thread's share
+  float maximum[2];  // of shifted scores
+  float offset[2];   // +inf: no key seen yet
+  float sum[2];      // this thread's share
+  float shift[2];
+  bool shifted;  // the same in all lanes of the warp: some row's shift is not 0
 };
+
+__device__ __forceinline__ void start_softmax(SoftmaxState& state) {
+#pragma unroll
+  for (int half = 0; half < 2; ++half) {
+    state.maximum[half] = minus_infinity;
+    state.offset[half] = -minus_infinity;
+    state.sum[half] = 0.0f;
+    state.shift[half] = 0.0f;
+  }
+  state.shifted = false;
+}
+
+/// Fp16 probabilities overflow at 2^16 and lose bits below 2^-14.
+constexpr float largest_offset = element_is_bf16 ? 1073741824.0f : 33554432.0f;
 
 __device__ __forceinline__ void mask_scores(float (&scores)[block_n / 2], const ForwardParameters& p, int row, int key) {
   const int column = thread_index() % 4 * 2;
@@ -33,16 +54,22 @@ __device__ __forceinline__ void cap_scores(float (&scores)[block_n / 2], float s
   }
 }
 
-constexpr bool lazy_rescale = false;
+/// With lazy_rescale the running maximum follows the true one only when it has fallen so far behind (in powers of two):
+/// probabilities stay below 2^8, and the output is rarely rescaled. It wins where the output is wide: 3 to 6 % at head dim
+/// 256, nothing at 128, and loses 1 to 2 % at 64.
+constexpr float maximum_lag = 8.0f;
 
 /// Two independent chains for maxima and sums: one has too little to issue between its dependent steps.
 constexpr int chains = 2;
 
-/// Scores become probabilities 2^(factor * score + offset), one fused multiply-add each; `correction` is the factor for the
-/// old output. `checked`: a row may have seen no key so far.
-template <bool checked, bool first>
-__device__ __forceinline__ void update_softmax(float (&scores)[block_n / 2], SoftmaxState& state, float (&correction)[2],
-                                               float scale_log2) {
+__device__ __forceinline__ void shift_scores(float (&scores)[block_n / 2], const SoftmaxState& state) {
+  if (!state.shifted) return;
+#pragma unroll
+  for (int i = 0; i < block_n / 2; ++i) scores[i] -= state.shift[i / 2 % 2];
+}
+
+/// The largest score of each row in the tile.
+__device__ __forceinline__ void row_maxima(float (&largest)[2], float (&scores)[block_n / 2]) {
   float partial[2][chains];
 #pragma unroll
   for (int i = 0; i < block_n / 4; ++i)
@@ -51,32 +78,60 @@ __device__ __forceinline__ void update_softmax(float (&scores)[block_n / 2], Sof
       const float score = scores[4 * (i / 2) + 2 * half + i % 2];
       partial[half][i % chains] = i < chains ? score : maximum(partial[half][i % chains], score);
     }
-  float factor[2], offset[2];
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
-    float largest = maximum(partial[half][0], partial[half][1]);
-    largest = maximum(largest, shuffle_xor(largest, 1));
-    largest = maximum(largest, shuffle_xor(largest, 2));
-    if (!first) largest = maximum(largest, state.maximum[half]);
-    if (lazy_rescale && !first) largest = (largest - state.maximum[half]) * scale_log2 > 8.0f ? largest : state.maximum[half];
-    const ScoreScale scale = score_scale(largest, scale_log2);
-    factor[half] = scale.factor;
-    offset[half] = checked && largest == minus_infinity ? 0.0f : scale.offset;  // inf - inf must not arise
-    correction[half] = first ? 1.0f : exp2_approximate(offset[half] - state.offset[half]);
-    state.sum[half] = first ? 0.0f : state.sum[half] * correction[half];
-    state.maximum[half] = largest;
-    state.offset[half] = scale.offset;
+    largest[half] = maximum(partial[half][0], partial[half][1]);
+    largest[half] = maximum(largest[half], shuffle_xor(largest[half], 1));
+    largest[half] = maximum(largest[half], shuffle_xor(largest[half], 2));
   }
+}
+
+/// After the first tile of keys: rows with enormous scores are shifted from here on.
+__device__ __forceinline__ void choose_shift(float (&scores)[block_n / 2], SoftmaxState& state, float scale_log2) {
+  float largest[2];
+  row_maxima(largest, scores);
+  bool any = false;
+#pragma unroll
+  for (int half = 0; half < 2; ++half) {
+    const float offset = absolute(largest[half] * scale_log2);
+    state.shift[half] = offset > largest_offset && largest[half] != minus_infinity ? largest[half] : 0.0f;
+    any |= state.shift[half] != 0.0f;
+  }
+  state.shifted = warp_any(any);
+}
+
+/// Scores become probabilities relative to the running maximum; `correction` is the factor for the old output. `checked`: a
+/// row may have seen no key so far.
+template <bool checked>
+__device__ __forceinline__ void update_softmax(float (&scores)[block_n / 2], SoftmaxState& state, float (&correction)[2],
+                                               float scale_log2) {
+  float largest[2], offset[2];
+  row_maxima(largest, scores);
+#pragma unroll
+  for (int half = 0; half < 2; ++half) {
+    largest[half] = maximum(largest[half], state.maximum[half]);
+    if (lazy_rescale)
+      largest[half] = (largest[half] - state.maximum[half]) * scale_log2 > maximum_lag ? largest[half] : state.maximum[half];
+    offset[half] = checked && largest[half] == minus_infinity ? 0.0f : -largest[half] * scale_log2;
+    correction[half] = exp2_approximate(offset[half] - state.offset[half]);
+    state.sum[half] *= correction[half];
+  }
+  float partial[2][chains];
 #pragma unroll
   for (int i = 0; i < block_n / 4; ++i)
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       float& score = scores[4 * (i / 2) + 2 * half + i % 2];
-      score = exp2_approximate(score * factor[half] + offset[half]);
+      score = exp2_approximate(score * scale_log2 + offset[half]);
       partial[half][i % chains] = i < chains ? score : partial[half][i % chains] + score;
     }
 #pragma unroll
-  for (int half = 0; half < 2; ++half) state.sum[half] += partial[half][0] + partial[half][1];
+  for (int half = 0; half < 2; ++half) {
+    state.sum[half] += partial[half][0] + partial[half][1];
+    if (absolute(offset[half]) > largest_offset) state.sum[half] = not_a_number;
+    state.maximum[half] = largest[half];
+    state.offset[half] = checked && largest[half] == minus_infinity ? -minus_infinity : offset[half];
+  }
 }
 
 /// The accumulator's layout is that of the A operand of the next product.
