@@ -7,10 +7,10 @@ attention_forward(const __grid_constant__ HopperForwardParameters p) {
   if (thread_index() == 0) initialize_barriers(layout);
   block_barrier();
   if (warpgroup == 0) {
-    release_registers<producer_registers>();
+    if (consumers > 1) release_registers<producer_registers>();  // a block with one is launched with all there are
     if (thread_index() == 0) produce(p, layout);
   } else {
-    take_registers<consumer_registers>();
+    if (consumers > 1) take_registers<consumer_registers>();
     consume(p, layout, warpgroup - 1);
   }
 }

@@ -90,6 +90,25 @@ GridGroup schedules() {
 
 }  // namespace
 
+// Lengths that leave the last consumers of a tile without rows, and heads enough for blocks to compute several tiles.
+GridGroup hopper_schedules() {
+  GridGroup group{"HopperSchedules", {}};
+  int i = 0;
+  for (int m : {64, 128, 192})
+    for (int n : {16, 48, 80, 112})
+      for (int stages : {1, 2, 3})
+        for (const char* ping_pong : {"false", "true"}) {
+          if (m == 64 && *ping_pong == 't') continue;
+          group.cases.push_back({.spec = "{head_dim: " + std::to_string(i % 2 ? 72 : 64) + ", lse: true, gqa_ratio: 2, mask: " +
+                                         masks[i % masks.size()] + ", blocks: {family: sm90, m: " + std::to_string(m) + ", n: " +
+                                         std::to_string(n) + ", stages: " + std::to_string(stages) + ", ping_pong: " + ping_pong +
+                                         "}}",
+                                 .batch = 2, .heads_kv = 2, .seqlen_q = 75 + 64 * (i % 3), .seqlen_kv = 141});
+          ++i;
+        }
+  return group;
+}
+
 std::vector<GridGroup> attention_grid() {
   return {head_dims(), lengths(), ratios(), scores(), layouts(), schedules()};
 }
