@@ -15,9 +15,9 @@ using test::run_case;
 
 constexpr double minus_infinity = -std::numeric_limits<double>::infinity();
 
-class ForwardCases : public testing::Test {
+class ForwardCases : public testing::TestWithParam<const char*> {
  protected:
-  Runtime runtime{test::simulator_options(3)};
+  Runtime runtime{test::simulator_options(3, GetParam())};
 
   static void expect_zero_row(const AttentionResult& result, int64_t batch, int64_t head, int64_t row) {
     for (int64_t c = 0; c < result.spec.head_dim.v; ++c)
@@ -32,7 +32,7 @@ class ForwardCases : public testing::Test {
   }
 };
 
-TEST_F(ForwardCases, A1NoKeysAtAll) {
+TEST_P(ForwardCases, A1NoKeysAtAll) {
   for (const char* mask : {"none", "causal"}) {
     const auto result = run_case(runtime, {.spec = std::string("{head_dim: 64, dtype: fp16, lse: true, mask: ") + mask + "}",
                                            .batch = 2, .heads_kv = 2, .seqlen_q = 17, .seqlen_kv = 0});
@@ -40,7 +40,7 @@ TEST_F(ForwardCases, A1NoKeysAtAll) {
   }
 }
 
-TEST_F(ForwardCases, A6OneKeyIsCopiedExactly) {
+TEST_P(ForwardCases, A6OneKeyIsCopiedExactly) {
   const auto result = run_case(runtime, {.spec = "{head_dim: 16, dtype: fp16, lse: true}", .seqlen_q = 1, .seqlen_kv = 1,
                                          .data = Data::eighths});
   double dot = 0;
@@ -51,15 +51,15 @@ TEST_F(ForwardCases, A6OneKeyIsCopiedExactly) {
   EXPECT_EQ(result.lse_at(0, 0, 0), dot / 4);
 }
 
-TEST_F(ForwardCases, B1MoreQueriesThanKeys) {
+TEST_P(ForwardCases, B1MoreQueriesThanKeys) {
   const auto result = run_case(runtime, {.spec = "{head_dim: 64, lse: true, mask: causal}", .seqlen_q = 64, .seqlen_kv = 8});
   for (int64_t row = 0; row < 56; ++row) expect_zero_row(result, 0, 0, row);
   for (int64_t c = 0; c < 64; ++c) EXPECT_EQ(result.out_at(0, 56, 0, c), result.v.get(c));
 }
 
-TEST_F(ForwardCases, B2WindowsThatAreCausal) {
+TEST_P(ForwardCases, B2WindowsThatAreCausal) {
   const auto with = [&](const char* mask) {
-    return run_case(runtime, {.spec = std::string("{head_dim: 64, lse: true, blocks: {m: 64, n: 32, warps: 4, stages: 2}, mask: ") + mask + "}",
+    return run_case(runtime, {.spec = std::string("{head_dim: 64, lse: true, blocks: {m: 64, n: 32, stages: 2}, mask: ") + mask + "}",
                               .seqlen_q = 160, .seqlen_kv = 160});
   };
   const auto causal = with("causal");
@@ -68,14 +68,14 @@ TEST_F(ForwardCases, B2WindowsThatAreCausal) {
   expect_equal_bits(causal, with("{window: [inf, 0]}"));
 }
 
-TEST_F(ForwardCases, B3NegativeWindowSideIsANumber) {
+TEST_P(ForwardCases, B3NegativeWindowSideIsANumber) {
   const auto result = run_case(runtime, {.spec = "{head_dim: 64, lse: true, mask: {window: [64, -32]}}", .seqlen_q = 128,
                                          .seqlen_kv = 128});
   for (int64_t row = 0; row < 32; ++row) expect_zero_row(result, 0, 0, row);
   EXPECT_NE(result.lse_at(0, 0, 32), minus_infinity);
 }
 
-TEST_F(ForwardCases, B3WindowsFarOutside) {
+TEST_P(ForwardCases, B3WindowsFarOutside) {
   for (const char* mask : {"{window: [-2000000000, 2000000000]}", "{window: [2000000000, -2000000000]}"}) {
     const auto result = run_case(runtime, {.spec = std::string("{head_dim: 64, lse: true, mask: ") + mask + "}",
                                            .seqlen_q = 40, .seqlen_kv = 40});
@@ -84,12 +84,12 @@ TEST_F(ForwardCases, B3WindowsFarOutside) {
   run_case(runtime, {.spec = "{head_dim: 64, lse: true, mask: {window: [2000000000, 2000000000]}}", .seqlen_q = 40, .seqlen_kv = 40});
 }
 
-TEST_F(ForwardCases, B4WhollyMaskedTileMetFirst) {
+TEST_P(ForwardCases, B4WhollyMaskedTileMetFirst) {
   run_case(runtime, {.spec = "{head_dim: 64, lse: true, mask: causal, gqa_ratio: 7, blocks: {n: 32}}", .seqlen_q = 40,
                      .seqlen_kv = 104, .data = Data::near_minus, .level = 200});
 }
 
-TEST_F(ForwardCases, C1ScoresNearTheEndOfFp16) {
+TEST_P(ForwardCases, C1ScoresNearTheEndOfFp16) {
   const auto result = run_case(
       runtime, {.spec = "{head_dim: 64, dtype: fp16, lse: true}", .seqlen_q = 4, .seqlen_kv = 40,
                 .adjust = [](char tensor, int64_t, int64_t row, int64_t, int64_t column, double value) {
@@ -100,7 +100,7 @@ TEST_F(ForwardCases, C1ScoresNearTheEndOfFp16) {
   EXPECT_NEAR(result.lse_at(0, 0, 0), -59999.5, 0.1);
 }
 
-TEST_F(ForwardCases, C2HugeScores) {
+TEST_P(ForwardCases, C2HugeScores) {
   const auto result = run_case(runtime, {.spec = "{head_dim: 64, lse: true}", .seqlen_q = 1, .seqlen_kv = 1,
                                          .adjust = [](char, int64_t, int64_t, int64_t, int64_t, double) { return 133120.0; }});
   for (int64_t c = 0; c < 64; ++c) EXPECT_EQ(result.out_at(0, 0, 0, c), 133120.0);
@@ -108,9 +108,9 @@ TEST_F(ForwardCases, C2HugeScores) {
 }
 
 // The same with several keys and tiles: one fused multiply-add per score would lose the differences altogether.
-TEST_F(ForwardCases, C2LargeScoresThatDifferLittle) {
+TEST_P(ForwardCases, C2LargeScoresThatDifferLittle) {
   for (double level : {-30000.0, 30000.0})
-    run_case(runtime, {.spec = "{head_dim: 16, lse: true, blocks: {m: 16, n: 16, warps: 1, stages: 2}}", .seqlen_q = 16, .seqlen_kv = 70,
+    run_case(runtime, {.spec = "{head_dim: 16, lse: true, blocks: {n: 16, stages: 2}}", .seqlen_q = 16, .seqlen_kv = 70,
                        .adjust = [level](char tensor, int64_t, int64_t row, int64_t, int64_t column, double value) {
                          if (tensor == 'v') return value;
                          if (column == 0) return tensor == 'q' ? level : 4.0;
@@ -119,14 +119,14 @@ TEST_F(ForwardCases, C2LargeScoresThatDifferLittle) {
                        }});
 }
 
-TEST_F(ForwardCases, C3SoftCapBeforeMask) {
+TEST_P(ForwardCases, C3SoftCapBeforeMask) {
   run_case(runtime, {.spec = "{head_dim: 128, lse: true, softcap: 15, mask: causal}", .seqlen_q = 40, .seqlen_kv = 73,
                      .adjust = [](char tensor, int64_t, int64_t, int64_t, int64_t, double value) {
                        return tensor == 'q' ? 17 * value : value;
                      }});
 }
 
-TEST_F(ForwardCases, C6TwoLaunchesMergedByLse) {
+TEST_P(ForwardCases, C6TwoLaunchesMergedByLse) {
   const auto keys = [&](int64_t begin, int64_t count) {
     return run_case(runtime, {.spec = "{head_dim: 32, lse: true}", .seqlen_q = 20, .seqlen_kv = count,
                               .adjust = [begin](char tensor, int64_t, int64_t row, int64_t, int64_t column, double value) {
@@ -144,25 +144,25 @@ TEST_F(ForwardCases, C6TwoLaunchesMergedByLse) {
   }
 }
 
-TEST_F(ForwardCases, D1EachHeadItsOwnKvHead) {
+TEST_P(ForwardCases, D1EachHeadItsOwnKvHead) {
   for (auto [ratio, kv] : std::vector<std::pair<int, int>>{{5, 2}, {6, 2}, {7, 1}, {12, 2}})
     for (int64_t rows : {1, 33})
       run_case(runtime, {.spec = "{head_dim: 128, lse: true, gqa_ratio: " + std::to_string(ratio) + "}", .heads_kv = kv,
                          .seqlen_q = rows, .seqlen_kv = 33});
 }
 
-TEST_F(ForwardCases, D2HeadDimsBetweenTheUsualOnes) {
+TEST_P(ForwardCases, D2HeadDimsBetweenTheUsualOnes) {
   for (int dim : {72, 80, 88, 96, 112, 136})
     run_case(runtime, {.spec = "{dtype: fp16, lse: true, mask: causal, head_dim: " + std::to_string(dim) + "}", .seqlen_q = 33,
                        .seqlen_kv = 33});
 }
 
-TEST_F(ForwardCases, D3ValuesNarrowerThanKeys) {
+TEST_P(ForwardCases, D3ValuesNarrowerThanKeys) {
   for (int v : {96, 40, 24})
     run_case(runtime, {.spec = "{lse: true, head_dim: {qk: 128, v: " + std::to_string(v) + "}}", .seqlen_q = 70, .seqlen_kv = 70});
 }
 
-TEST_F(ForwardCases, E1OtherLayoutByStrides) {
+TEST_P(ForwardCases, E1OtherLayoutByStrides) {
   const AttentionCase contiguous = {.spec = "{head_dim: 256, lse: true}", .heads_kv = 4, .seqlen_q = 72, .seqlen_kv = 72};
   AttentionCase strided = contiguous;
   strided.strides = [](char, const std::vector<int64_t>& s) { return std::vector<int64_t>{s[1] * s[2] * s[3], s[3], s[1] * s[3], 1}; };
@@ -174,7 +174,7 @@ TEST_F(ForwardCases, E1OtherLayoutByStrides) {
     }
 }
 
-TEST_F(ForwardCases, E2EverySecondRowOfKOrOfV) {
+TEST_P(ForwardCases, E2EverySecondRowOfKOrOfV) {
   const AttentionCase plain = {.spec = "{head_dim: 64, lse: true}", .seqlen_q = 30, .seqlen_kv = 70};
   const auto expected = run_case(runtime, plain);
   for (char which : {'k', 'v'}) {
@@ -186,7 +186,7 @@ TEST_F(ForwardCases, E2EverySecondRowOfKOrOfV) {
   }
 }
 
-TEST_F(ForwardCases, E3StridesOfSingleElementsDoNotCount) {
+TEST_P(ForwardCases, E3StridesOfSingleElementsDoNotCount) {
   const AttentionCase plain = {.spec = "{head_dim: 64, lse: true}", .seqlen_q = 1, .seqlen_kv = 70};
   AttentionCase odd = plain;
   odd.strides = [](char tensor, const std::vector<int64_t>& s) {
@@ -197,7 +197,7 @@ TEST_F(ForwardCases, E3StridesOfSingleElementsDoNotCount) {
 }
 
 // NaN in one key must not spread to rows that do not see it, nor disappear from those that do.
-TEST_F(ForwardCases, NanStaysInItsRows) {
+TEST_P(ForwardCases, NanStaysInItsRows) {
   const AttentionSpec spec = parse_spec("{head_dim: 32, mask: causal}", "spec");
   const auto kernel = runtime.kernel(spec);
   std::vector<uint16_t> q(50 * 32), k(q), v(q), out(q.size(), 0);
@@ -212,6 +212,10 @@ TEST_F(ForwardCases, NanStaysInItsRows) {
   for (int64_t row = 0; row < 50; ++row)
     EXPECT_EQ(std::isnan(load_element(out.data(), DataType::bf16, row * 32)), row >= 20) << "row " << row;
 }
+
+// One target of each family.
+INSTANTIATE_TEST_SUITE_P(Simulator, ForwardCases, testing::Values("sm_80", "sm_90a"),
+                         [](const auto& info) { return std::string(info.param); });
 
 }  // namespace
 }  // namespace tilewright
