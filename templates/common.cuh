@@ -8,7 +8,7 @@ typedef unsigned short u16;
 
 constexpr float minus_infinity = -INFINITY;
 
-constexpr float not_a_number = INFINITY - INFINITY;
+constexpr float not_a_number = NAN;
 
 constexpr float log2_e = 1.4426950408889634f;
 

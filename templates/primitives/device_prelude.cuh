@@ -13,6 +13,8 @@
 #define __grid_constant__
 #endif
 #define INFINITY __builtin_inff()
+#define NAN __builtin_nanf("")
 #else
 #define INFINITY (1.0f / 0.0f)  // NVRTC folds this; before 12.4 it has no builtin for it
+#define NAN (INFINITY - INFINITY)
 #endif

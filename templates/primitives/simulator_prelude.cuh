@@ -6,5 +6,6 @@
 #define __launch_bounds__(...)
 #define __grid_constant__
 #define INFINITY __builtin_inff()
+#define NAN __builtin_nanf("")
 
 static const SimulatorInterface* simulator;
