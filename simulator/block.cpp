@@ -109,9 +109,17 @@ void Block::run_another() {
 }
 
 void Block::sleep(Waiters& waiters, Place place) {
+  sleep_among(waiters, State::asleep, place);
+}
+
+void Block::sleep_in_collective(Waiters& waiters, Place place) {
+  sleep_among(waiters, State::in_collective, place);
+}
+
+void Block::sleep_among(Waiters& waiters, State state, Place place) {
   waiters.resize(warps_.size());
   waiters[running_ / 32] |= 1u << running_ % 32;
-  wait(State::asleep, place);
+  wait(state, place);
 }
 
 void Block::yield() {
@@ -289,8 +297,14 @@ void Block::fail_stuck() {
   bool diverged = false;
   for (int warp = 0; warp < static_cast<int>(warps_.size()); ++warp) {
     const Thread* const lanes = &threads_[warp * 32];
+    const Thread* const waits =
+        std::find_if(lanes, lanes + 32, [](const Thread& lane) { return lane.state != State::exited; });
+    // Lanes that have exited are missing where the lanes of a warp meet, and nowhere else.
     const bool together = std::all_of(lanes, lanes + 32, [&](const Thread& lane) {
-      return lane.state == lanes->state && lane.place == lanes->place;
+      if (lane.state == State::exited)
+        return waits == lanes + 32 || waits->state == State::asleep ||
+               waits->state == State::in_block_barrier;
+      return lane.state == waits->state && lane.place == waits->place;
     });
     for (int lane = 0; lane < 32; ++lane) {
       if (lanes[lane].state == State::exited || (stuck >= 0 && (diverged || together))) continue;

@@ -72,7 +72,9 @@ class Block {
   Warpgroups& warpgroups() { return warpgroups_; }
   /// Sleeps among `waiters` until somebody wakes them.
   void sleep(Waiters& waiters, Place place);
-  /// The same for the running thread alone, which goes on after others had a turn.
+  /// The same from within a collective: the warp sleeps.
+  void sleep_in_collective(Waiters& waiters, Place place);
+  /// Goes on after others had a turn.
   void yield();
   void wake_all(Waiters& waiters);
   /// Wakes those who wait for the barrier if its phase is over now.
@@ -129,6 +131,7 @@ class Block {
   void wait(State state, Place place);
   void wake(int thread);
   void run_another();
+  void sleep_among(Waiters& waiters, State state, Place place);
   void land_tensor_copies();
   void land_tensor_copy(size_t index);
   void check_end();

@@ -394,7 +394,8 @@ void set_registers(int count, int increase, int site) {
         return fmt::format("{} from {} registers to {}", increase ? "takes" : "releases", before, count);
       });
     }
-    while (!groups.set_registers(warp, count)) block.sleep(groups.waiting_for_registers(), place);
+    while (!groups.set_registers(warp, count))
+      block.sleep_in_collective(groups.waiting_for_registers(), place);
     if (!increase) block.wake_all(groups.waiting_for_registers());
   });
 }

@@ -1,0 +1,218 @@
+// Real sm90 kernels: right as they are, and with one defect seeded into their text the simulator must find
+// it.
+#include "tests/simulator_hopper_kernel.h"
+
+#include <gtest/gtest.h>
+
+#include <ostream>
+
+namespace tilewright {
+namespace {
+
+using test::HopperCase;
+using test::HopperProblem;
+
+// Several tiles a block, several tiles of keys a tile: every ring goes round more than once.
+const HopperCase ping_pong = {
+    "{head_dim: 64, blocks: {m: 128, n: 32, stages: 2, warps: 12, ping_pong: true}}", 2, 300, 150};
+const HopperCase plain = {
+    "{head_dim: 72, dtype: fp16, blocks: {m: 128, n: 48, stages: 1, warps: 12, ping_pong: false}}", 2, 300,
+    150};
+// Rows that see no key, too.
+const HopperCase one_consumer = {
+    "{head_dim: {qk: 128, v: 80}, mask: causal, blocks: {m: 64, n: 16, stages: 3, warps: 8}}", 2, 300, 70, 1};
+const HopperCase three_consumers = {
+    "{head_dim: 40, mask: causal, blocks: {m: 192, n: 64, stages: 2, warps: 16, ping_pong: true}}", 3, 400,
+    400};
+const HopperCase block_a_tile = {
+    "{head_dim: 96, mask: causal, blocks: {m: 128, n: 64, stages: 2, warps: 12, ping_pong: true}}", 2, 300,
+    300, 0};
+
+// --- as they are
+
+void expect_right(HopperProblem& problem, const std::string& text, uint64_t seed, int os_threads = 1) {
+  const HostKernel kernel = problem.build(text);
+  const simulator::Report report = problem.run(kernel, seed, os_threads);
+  ASSERT_TRUE(report.ok) << "seed " << seed << ": " << with_source_line(report, text);
+  const Verdict verdict = problem.verdict();
+  ASSERT_TRUE(verdict.ok) << "seed " << seed << ": " << verdict.message;
+  ASSERT_TRUE(problem.counters_are_zero());
+}
+
+TEST(HopperKernel, EverySeedGivesTheRightAnswer) {
+  for (const HopperCase& test : {ping_pong, plain, one_consumer, three_consumers, block_a_tile}) {
+    HopperProblem problem(test);
+    for (uint64_t seed = 0; seed < 6; ++seed) expect_right(problem, problem.source().text, seed);
+  }
+}
+
+TEST(HopperKernel, BlocksShareTilesAcrossThreads) {
+  HopperCase test = ping_pong;
+  test.blocks = 4;
+  test.seqlen_q = 1200;
+  HopperProblem problem(test);
+  for (uint64_t seed = 0; seed < 3; ++seed) expect_right(problem, problem.source().text, seed, 4);
+}
+
+// --- with a defect
+
+std::string replace_every(std::string text, const std::string& from, const std::string& to) {
+  size_t at = text.find(from);
+  if (at == std::string::npos) throw std::runtime_error("not in the source: " + from);
+  for (; at != std::string::npos; at = text.find(from, at + to.size())) text.replace(at, from.size(), to);
+  return text;
+}
+
+struct Defect {
+  const char* name;
+  HopperCase problem;
+  const char* from;
+  const char* to;
+  const char* message;  // part of every report; empty: any report, or a wrong answer
+};
+
+void PrintTo(const Defect& defect, std::ostream* out) {
+  *out << defect.name;
+}
+
+class HopperDefect : public testing::TestWithParam<Defect> {};
+
+TEST_P(HopperDefect, IsFoundWithEverySeed) {
+  const Defect& defect = GetParam();
+  HopperProblem problem(defect.problem);
+  const std::string text = replace_every(problem.source().text, defect.from, defect.to);
+  const HostKernel kernel = problem.build(text);
+  for (uint64_t seed = 0; seed < 6; ++seed) {
+    const simulator::Report report = problem.run(kernel, seed);
+    if (*defect.message) {
+      ASSERT_FALSE(report.ok) << "seed " << seed;
+      ASSERT_NE(report.message.find(defect.message), std::string::npos) << report.message;
+      ASSERT_NE(report.message.find("kernel attention_forward, block "), std::string::npos) << report.message;
+    } else {
+      ASSERT_TRUE(!report.ok || !problem.verdict().ok || !problem.counters_are_zero()) << "seed " << seed;
+    }
+  }
+}
+
+constexpr const char* wait_for_values = "barrier_wait(layout.value_full(values.stage), values.parity);";
+constexpr const char* wait_for_keys = "barrier_wait(layout.key_full(place.stage), place.parity);";
+constexpr const char* expect_keys = "barrier_arrive_expecting(layout.key_full(place.stage), key_bytes);";
+constexpr const char* key_arrivals = "barrier_initialize(layout.key_empty(stage), 4 * consumers);";
+constexpr const char* next_turn = "if (ping_pong) named_barrier_arrive<256>(1 + (";
+
+INSTANTIATE_TEST_SUITE_P(
+    Kernel, HopperDefect,
+    testing::Values(
+        Defect{"no_wait_for_values", ping_pong, wait_for_values, "", "tensor_load"},
+        Defect{"keys_released_before_the_wait", ping_pong,
+               "wait_scores<1>(scores);\n  release(layout.key_empty(place.stage));",
+               "release(layout.key_empty(place.stage));\n  wait_scores<1>(scores);", "race: the write"},
+        Defect{"wrong_parity", plain, wait_for_keys,
+               "barrier_wait(layout.key_full(place.stage), place.parity ^ 1);", ""},
+        Defect{"parity_never_turns", ping_pong, "place.parity ^= 1;", "", ""},
+        Defect{"one_arrival_less", ping_pong, key_arrivals,
+               "barrier_initialize(layout.key_empty(stage), 4 * consumers - 1);", ""},
+        Defect{"one_arrival_more", ping_pong, key_arrivals,
+               "barrier_initialize(layout.key_empty(stage), 4 * consumers + 1);", "deadlock"},
+        Defect{"all_lanes_arrive", ping_pong, "if (thread_index() % 32 == 0) barrier_arrive(empty_barrier);",
+               "barrier_arrive(empty_barrier);", ""},
+        Defect{"too_many_bytes", ping_pong, expect_keys,
+               "barrier_arrive_expecting(layout.key_full(place.stage), key_bytes + 128);", "deadlock"},
+        Defect{"too_few_bytes", plain, expect_keys,
+               "barrier_arrive_expecting(layout.key_full(place.stage), key_bytes - panel_bytes);", ""},
+        Defect{"no_wait_for_empty_keys", ping_pong,
+               "barrier_wait(layout.key_empty(place.stage), place.parity ^ 1);", "", ""},
+        Defect{"no_wait_for_empty_values", plain,
+               "barrier_wait(layout.value_empty(place.stage), place.parity ^ 1);", "", "race: the write"},
+        Defect{"no_wait_for_scores", ping_pong, "wait_scores<1>(scores);", "", ""},
+        Defect{"wait_leaves_one_too_many", ping_pong, "wait_scores<1>(scores);", "wait_scores<2>(scores);",
+               ""},
+        Defect{"no_wait_for_output", ping_pong, "wait_output(output, probabilities, scores);", "", ""},
+        Defect{"probabilities_change_too_early", ping_pong, "wait_output(output, probabilities, scores);",
+               "pack_probabilities(probabilities, scores);\n  wait_output(output, probabilities, scores);",
+               ""},
+        Defect{"ping_pong_one_arrival_short", ping_pong, next_turn,
+               "if (ping_pong && thread_index() % 128 != 77) named_barrier_arrive<256>(1 + (", "deadlock"},
+        Defect{"ping_pong_wrong_count", ping_pong, next_turn,
+               "if (ping_pong) named_barrier_arrive<224>(1 + (", "mismatched counts"},
+        Defect{"no_first_turn", ping_pong,
+               "if (ping_pong && group == consumers - 1) named_barrier_arrive<256>(1);", "", "deadlock"},
+        Defect{"no_fence_after_initialisation", ping_pong, "  fence_barrier_initialization();\n", "",
+               "the copy engine does not know the barrier"},
+        Defect{"no_block_barrier", ping_pong, "  block_barrier();\n", "", "barrier at shared byte"},
+        Defect{
+  "slot_stored_after_it_is_published", ping_pong,
+      "shared_store(layout.tile_slot(round % 2), index);
+      barrier_arrive(layout.tile_full(round % 2));
+  ",
+  "barrier_arrive(layout.tile_full(round % 2));
+      shared_store(layout.tile_slot(round % 2), index);", ""},
+        Defect{"slot_read_too_early", ping_pong, "barrier_wait(layout.tile_full(round % 2), round / 2 % 2);",
+               "", ""},
+        Defect{"slot_released_before_the_warp_has_read", one_consumer, "  warp_barrier();\n", "",
+               "race: the write"},
+        Defect{"takes_too_many_registers", ping_pong, "take_registers<consumer_registers>();",
+               "take_registers<consumer_registers + 16>();", "deadlock"},
+        Defect{"producer_keeps_its_registers", ping_pong, "    release_registers<producer_registers>();\n",
+               "", "deadlock"},
+        Defect{"no_fence_before_products", ping_pong, "  simulator->warpgroup_fence(site);\n", "",
+               "warpgroup_fence"},
+        Defect{"no_commit", ping_pong, "  simulator->warpgroup_commit(site);\n", "", ""},
+        Defect{"one_warp_skips_a_product", ping_pong, "multiply_query_keys(scores, me.query",
+               "if (thread_index() / 32 != 6) multiply_query_keys(scores, me.query", ""},
+        Defect{"wrong_stage", ping_pong, "me.keys + place.stage * (key_bytes / 16)", "me.keys", ""},
+        Defect{"values_not_transposed", ping_pong, "1, 1, 1, site);", "1, 0, 1, site);", ""},
+        Defect{"wrong_panel_offset", plain, "warpgroup_descriptor(layout.value(0), panel_bytes)",
+               "warpgroup_descriptor(layout.value(0), 1024)", ""},
+        Defect{"counters_not_reset", ping_pong, "global_store(p.counters, 0);", "", ""},
+        Defect{"tile_given_out_twice", ping_pong, "global_add(p.counters, 1) + grid_blocks()",
+               "global_add(p.counters, 1) + grid_blocks() - 1", ""}),
+    [](const auto& defect) {
+    return defect.param.name; });
+
+  /// Where the text calls what starts with `call`, after the primitives. Without those of tile_empty: the
+  /// slots of tiles need no barriers of their own, since those of the queries order them already.
+  std::vector<size_t> calls_in(const std::string& text, const std::string& call) {
+    std::vector<size_t> calls;
+    size_t at = text.find("void initialize_barriers(");
+    while ((at = text.find(call, at + 1)) != std::string::npos) {
+      if (text.substr(at, text.find(';', at) - at).find("tile_empty") == std::string::npos)
+        calls.push_back(at);
+    }
+    return calls;
+  }
+
+  class HopperCall : public testing::TestWithParam<const char*> {};
+
+  // Each call in the kernel is there for a reason: without it there is a schedule that fails with every seed.
+  TEST_P(HopperCall, NoneCanBeLeftOut) {
+    std::vector<bool> found;
+    for (const HopperCase& test : {ping_pong, plain, one_consumer, three_consumers}) {
+      HopperProblem problem(test);
+      const std::string& whole = problem.source().text;
+      const std::vector<size_t> calls = calls_in(whole, GetParam());
+      found.resize(std::max(found.size(), calls.size()));
+      for (size_t i = 0; i < calls.size(); ++i) {
+        if (found[i]) continue;
+        const std::string text = whole.substr(0, calls[i]) + whole.substr(whole.find(';', calls[i]));
+        const HostKernel kernel = problem.build(text);
+        bool every_seed = true;
+        for (uint64_t seed = 0; seed < 4 && every_seed; ++seed) {
+          every_seed = !problem.run(kernel, seed).ok || !problem.verdict().ok;
+        }
+        found[i] = every_seed;
+      }
+    }
+    EXPECT_FALSE(found.empty());
+    for (size_t i = 0; i < found.size(); ++i)
+      EXPECT_TRUE(found[i]) << "call " << i + 1 << " of " << GetParam();
+  }
+
+  INSTANTIATE_TEST_SUITE_P(
+      Kernel, HopperCall,
+      testing::Values("barrier_wait(layout.", "release(layout.", "barrier_arrive(layout.",
+                      "barrier_arrive_expecting(layout.", "wait_scores<", "wait_output(output",
+                      "barrier_initialize(layout."));
+
+}  // namespace
+}  // namespace tilewright
