@@ -140,13 +140,12 @@ INSTANTIATE_TEST_SUITE_P(
         Defect{"no_fence_after_initialisation", ping_pong, "  fence_barrier_initialization();\n", "",
                "the copy engine does not know the barrier"},
         Defect{"no_block_barrier", ping_pong, "  block_barrier();\n", "", "barrier at shared byte"},
-        Defect{
-  "slot_stored_after_it_is_published", ping_pong,
-      "shared_store(layout.tile_slot(round % 2), index);
-      barrier_arrive(layout.tile_full(round % 2));
-  ",
-  "barrier_arrive(layout.tile_full(round % 2));
-      shared_store(layout.tile_slot(round % 2), index);", ""},
+        Defect{"slot_stored_after_it_is_published", ping_pong,
+               "shared_store(layout.tile_slot(round % 2), index);\n  barrier_arrive(layout.tile_full(round % "
+               "2));",
+               "barrier_arrive(layout.tile_full(round % 2));\n  shared_store(layout.tile_slot(round % 2), "
+               "index);",
+               ""},
         Defect{"slot_read_too_early", ping_pong, "barrier_wait(layout.tile_full(round % 2), round / 2 % 2);",
                "", ""},
         Defect{"slot_released_before_the_warp_has_read", one_consumer, "  warp_barrier();\n", "",
@@ -167,52 +166,48 @@ INSTANTIATE_TEST_SUITE_P(
         Defect{"counters_not_reset", ping_pong, "global_store(p.counters, 0);", "", ""},
         Defect{"tile_given_out_twice", ping_pong, "global_add(p.counters, 1) + grid_blocks()",
                "global_add(p.counters, 1) + grid_blocks() - 1", ""}),
-    [](const auto& defect) {
-    return defect.param.name; });
+    [](const auto& defect) { return defect.param.name; });
 
-  /// Where the text calls what starts with `call`, after the primitives. Without those of tile_empty: the
-  /// slots of tiles need no barriers of their own, since those of the queries order them already.
-  std::vector<size_t> calls_in(const std::string& text, const std::string& call) {
-    std::vector<size_t> calls;
-    size_t at = text.find("void initialize_barriers(");
-    while ((at = text.find(call, at + 1)) != std::string::npos) {
-      if (text.substr(at, text.find(';', at) - at).find("tile_empty") == std::string::npos)
-        calls.push_back(at);
-    }
-    return calls;
+/// Where the text calls what starts with `call`, after the primitives. Without those of tile_empty: the
+/// slots of tiles need no barriers of their own, since those of the queries order them already.
+std::vector<size_t> calls_in(const std::string& text, const std::string& call) {
+  std::vector<size_t> calls;
+  size_t at = text.find("void initialize_barriers(");
+  while ((at = text.find(call, at + 1)) != std::string::npos) {
+    if (text.substr(at, text.find(';', at) - at).find("tile_empty") == std::string::npos) calls.push_back(at);
   }
+  return calls;
+}
 
-  class HopperCall : public testing::TestWithParam<const char*> {};
+class HopperCall : public testing::TestWithParam<const char*> {};
 
-  // Each call in the kernel is there for a reason: without it there is a schedule that fails with every seed.
-  TEST_P(HopperCall, NoneCanBeLeftOut) {
-    std::vector<bool> found;
-    for (const HopperCase& test : {ping_pong, plain, one_consumer, three_consumers}) {
-      HopperProblem problem(test);
-      const std::string& whole = problem.source().text;
-      const std::vector<size_t> calls = calls_in(whole, GetParam());
-      found.resize(std::max(found.size(), calls.size()));
-      for (size_t i = 0; i < calls.size(); ++i) {
-        if (found[i]) continue;
-        const std::string text = whole.substr(0, calls[i]) + whole.substr(whole.find(';', calls[i]));
-        const HostKernel kernel = problem.build(text);
-        bool every_seed = true;
-        for (uint64_t seed = 0; seed < 4 && every_seed; ++seed) {
-          every_seed = !problem.run(kernel, seed).ok || !problem.verdict().ok;
-        }
-        found[i] = every_seed;
+// Each call in the kernel is there for a reason: without it there is a schedule that fails with every seed.
+TEST_P(HopperCall, NoneCanBeLeftOut) {
+  std::vector<bool> found;
+  for (const HopperCase& test : {ping_pong, plain, one_consumer, three_consumers}) {
+    HopperProblem problem(test);
+    const std::string& whole = problem.source().text;
+    const std::vector<size_t> calls = calls_in(whole, GetParam());
+    found.resize(std::max(found.size(), calls.size()));
+    for (size_t i = 0; i < calls.size(); ++i) {
+      if (found[i]) continue;
+      const std::string text = whole.substr(0, calls[i]) + whole.substr(whole.find(';', calls[i]));
+      const HostKernel kernel = problem.build(text);
+      bool every_seed = true;
+      for (uint64_t seed = 0; seed < 4 && every_seed; ++seed) {
+        every_seed = !problem.run(kernel, seed).ok || !problem.verdict().ok;
       }
+      found[i] = every_seed;
     }
-    EXPECT_FALSE(found.empty());
-    for (size_t i = 0; i < found.size(); ++i)
-      EXPECT_TRUE(found[i]) << "call " << i + 1 << " of " << GetParam();
   }
+  EXPECT_FALSE(found.empty());
+  for (size_t i = 0; i < found.size(); ++i) EXPECT_TRUE(found[i]) << "call " << i + 1 << " of " << GetParam();
+}
 
-  INSTANTIATE_TEST_SUITE_P(
-      Kernel, HopperCall,
-      testing::Values("barrier_wait(layout.", "release(layout.", "barrier_arrive(layout.",
-                      "barrier_arrive_expecting(layout.", "wait_scores<", "wait_output(output",
-                      "barrier_initialize(layout."));
+INSTANTIATE_TEST_SUITE_P(Kernel, HopperCall,
+                         testing::Values("barrier_wait(layout.", "release(layout.", "barrier_arrive(layout.",
+                                         "barrier_arrive_expecting(layout.", "wait_scores<",
+                                         "wait_output(output", "barrier_initialize(layout."));
 
 }  // namespace
 }  // namespace tilewright
