@@ -1,8 +1,10 @@
 // The primitives: the only place where generated code touches the machine. Each has one signature and two bodies,
 // DEVICE (inline PTX; section numbers are those of the PTX ISA manual 8.5) and SIMULATOR (`site` is the caller's line).
 
+/// The mask tells the compiler what it cannot know of a register: not negative. Quotients and remainders by powers of two
+/// are single instructions then, where of a signed number they are four.
 PRIMITIVE int thread_index()
-DEVICE { int index; asm("mov.u32 %0, %%tid.x;" : "=r"(index)); return index; }
+DEVICE { u32 index; asm("mov.u32 %0, %%tid.x;" : "=r"(index)); return index & 1023; }
 SIMULATOR { return simulator->thread_index(); }
 
 /// Volatile, so that a second call reads it again instead of holding what was computed from the first.

@@ -76,13 +76,12 @@ attention_forward(const __grid_constant__ ForwardParameters p) {
   start_softmax(state);
 
   constexpr int groups_in_flight = stages > 1 ? stages - 2 : 0;
-  const u32 query_base = query_address(query_tile);
   u32 held[query_fragments][m_fragments][4];
   if (query_in_registers) {
     copy_async_wait<groups_in_flight>();  // Q travels in the first group
     block_barrier();
 #pragma unroll
-    for (int i = 0; i < query_fragments; ++i) load_query_fragment(held[i], query_base, i);
+    for (int i = 0; i < query_fragments; ++i) load_query_fragment(held[i], query_address(query_tile), i);
   }
   const int warp_row = row + thread_index() / 32 * (m_fragments * 16);
   const float scale_log2 = with_softcap ? log2_e : p.scale_log2;
@@ -91,7 +90,7 @@ attention_forward(const __grid_constant__ ForwardParameters p) {
 #pragma unroll 1
   for (int j = last; j >= tiles.begin; --j) {
     // A dozen swizzled addresses follow from these two: cheaper to compute again than to hold.
-    const u32 tile = opaque(ring + stage * stage_bytes), query = opaque(query_base);
+    const u32 tile = opaque(ring + stage * stage_bytes), query = query_address(opaque(query_tile));
     copy_async_wait<groups_in_flight>();
     block_barrier();  // tile j is there for all, and all have left tile j + 1, whose place the next load takes
     if (stages > 1) {
