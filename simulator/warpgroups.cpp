@@ -6,10 +6,9 @@
 
 namespace tilewright::simulator {
 
-// An SM has 65536 registers, handed out in eights. Blocks of two warpgroups are limited by what a thread may
-// have, of which the sm90 family counts on 240.
+// An SM has 65536 registers, handed out in eights; a thread has at most 255, which take 256.
 Warpgroups::Warpgroups(int threads)
-    : registers_at_launch_(std::min(65536 / threads / 8 * 8, 240)),
+    : registers_at_launch_(std::min(65536 / threads / 8 * 8, 256)),
       products_(threads / 32),
       groups_(threads / 128),
       registers_(threads / 32) {}
