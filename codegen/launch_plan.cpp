@@ -12,7 +12,7 @@ namespace {
 int64_t section_heads(const AttentionSpec& spec, const LaunchShape& shape) {
   constexpr int64_t budget = int64_t{32} << 20;
   const int64_t head_bytes = shape.seqlen_kv * (spec.head_dim.qk + spec.head_dim.v) * size_of(spec.dtype.kv);
-  const bool even = spec.mask.kind == Mask::Kind::none;
+  const bool even = spec.mask.kind == Mask::Kind::none && spec.head_dim.v > 64;  // at 64, 3 % the other way
   int64_t kv_heads = 1;
   while (!even && 2 * kv_heads * head_bytes <= budget && kv_heads < shape.heads * shape.batch) kv_heads *= 2;
   return std::min(kv_heads * spec.gqa_ratio, shape.heads * shape.batch);

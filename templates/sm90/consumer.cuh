@@ -14,18 +14,18 @@ __device__ __forceinline__ u32 warpgroup_descriptor(u32 address, u32 leading_byt
 
 /// First tile of keys: nothing to overlap with yet.
 __device__ __forceinline__ void attend_first(const HopperForwardParameters& p, const Layout& layout, const Consumer& me,
-                                             const RingPlace& place, int j, int row, u32 (&probabilities)[block_n / 4],
+                                             const RingPlace& place, int j, int row, bool only_tile, u32 (&probabilities)[block_n / 4],
                                              SoftmaxState& state, float scale_log2) {
-  float scores[block_n / 2], nothing_yet[2];
+  float scores[block_n / 2], nothing_yet[2], shift[2];
   barrier_wait(layout.key_full(place.stage), place.parity);
   multiply_query_keys(scores, me.query, me.keys + place.stage * (key_bytes / 16));
   wait_scores<0>(scores);
   release(layout.key_empty(place.stage));
   if (with_softcap) cap_scores(scores, p.forward.scale);
   mask_scores(scores, p.forward, row, j * block_n);
-  choose_shift(scores, state, scale_log2);
-  shift_scores(scores, state);
+  shift_scores(scores, shift, scale_log2);
   update_softmax<true>(scores, state, nothing_yet, scale_log2);
+  unshift(state, shift, only_tile, scale_log2);
   pack_probabilities(probabilities, scores);
 }
 
@@ -48,7 +48,6 @@ __device__ __forceinline__ void attend(const HopperForwardParameters& p, const L
   wait_scores<1>(scores);
   release(layout.key_empty(place.stage));
   if (with_softcap) cap_scores(scores, p.forward.scale);
-  shift_scores(scores, state);
   if (masked) mask_scores(scores, p.forward, row, j * block_n);
   update_softmax<masked>(scores, state, correction, scale_log2);
   wait_output(output, probabilities, scores);
@@ -84,7 +83,7 @@ __device__ __forceinline__ void consume(const HopperForwardParameters& p, const 
     int j = keys.end - 1;
     if (j >= keys.begin) {
       u32 probabilities[block_n / 4];
-      attend_first(p, layout, me, place, j, row, probabilities, state, scale_log2);
+      attend_first(p, layout, me, place, j, row, keys.end - keys.begin == 1, probabilities, state, scale_log2);
       --j;
       do {
 #pragma unroll 1

@@ -2,8 +2,8 @@
 // next Q and costs up to 10 % at 1k keys.
 
 /// Natural logarithm of a row's sum of exponentials. The offset stands for the maximum as it was rounded.
-__device__ __forceinline__ float log_sum_exp(const SoftmaxState& state, int half, float sum, float scale) {
-  return (log2_approximate(sum) - state.offset[half]) * ln_2 + state.shift[half] * scale;
+__device__ __forceinline__ float log_sum_exp(const SoftmaxState& state, int half, float sum) {
+  return (log2_approximate(sum) - state.offset[half]) * ln_2;
 }
 
 /// `row` is this thread's first row, the other is 8 below.
@@ -20,9 +20,8 @@ __device__ __forceinline__ void store_output(const ForwardParameters& p, float (
     const int my_row = row + half * 8;
     const bool live = my_row < p.seqlen_q;
     if (with_lse && live && quarter == 0 && p.lse) {
-      const float scale = with_softcap ? 1.0f : p.scale;
       global_store_float(p.lse + ((long long)tile.batch * p.heads + tile.head) * p.seqlen_q + my_row,
-                         sees_no_key ? minus_infinity : log_sum_exp(state, half, sum, scale));
+                         sees_no_key ? minus_infinity : log_sum_exp(state, half, sum));
     }
     u16* to = (u16*)p.out.data + tile.batch * p.out.batch_stride + tile.head * p.out.head_stride + my_row * p.out.row_stride +
               quarter * 8;

@@ -1,17 +1,15 @@
 // Online softmax over a warpgroup's accumulator: thread t of the group holds, of rows t / 4 % 8 + 16 * (t / 32) and 8 below,
 // two neighbouring columns of every eight: element 4 i + 2 half + e is column 8 i + 2 (t % 4) + e of row half.
 
-/// Exponents are computed as scale_log2 * score + offset, one fused multiply-add with a constant factor (a factor in a register
-/// costs 5 % at head dim 64), where offset = -scale_log2 * maximum is rounded. All of a row carries the same factor
-/// 2^rounding, which the final division undoes; it does harm only when it overflows, far beyond sensible scores: 2^30 here.
-/// Rows whose first tile is there already are shifted by their maximum, exactly, before anything else. A row that gets
-/// there later becomes NaN.
+/// Exponents are computed as scale_log2 * score + offset, one fused multiply-add, where offset = -scale_log2 * maximum is
+/// rounded. All of a row carries the same factor 2^rounding, which the final division undoes; it does harm only when it
+/// overflows, for scores far beyond sense (largest_offset). A row that gets there within its only tile of keys is shifted by
+/// its maximum first, exactly; any other becomes NaN, since a branch in the main loop, where products are in flight, costs
+/// 5 to 8 % of its speed, and so does a factor that is not a constant.
 struct SoftmaxState {
-  float maximum[2];  // of shifted scores
-  float offset[2];   // +inf: no key seen yet
-  float sum[2];      // this thread's share
-  float shift[2];
-  bool shifted;  // the same in all lanes of the warp: some row's shift is not 0
+  float maximum[2];
+  float offset[2];  // +inf: no key seen yet
+  float sum[2];     // this thread's share
 };
 
 __device__ __forceinline__ void start_softmax(SoftmaxState& state) {
@@ -20,9 +18,7 @@ __device__ __forceinline__ void start_softmax(SoftmaxState& state) {
     state.maximum[half] = minus_infinity;
     state.offset[half] = -minus_infinity;
     state.sum[half] = 0.0f;
-    state.shift[half] = 0.0f;
   }
-  state.shifted = false;
 }
 
 /// Fp16 probabilities overflow at 2^16 and lose bits below 2^-14.
@@ -62,12 +58,6 @@ constexpr float maximum_lag = 8.0f;
 /// Two independent chains for maxima and sums: one has too little to issue between its dependent steps.
 constexpr int chains = 2;
 
-__device__ __forceinline__ void shift_scores(float (&scores)[block_n / 2], const SoftmaxState& state) {
-  if (!state.shifted) return;
-#pragma unroll
-  for (int i = 0; i < block_n / 2; ++i) scores[i] -= state.shift[i / 2 % 2];
-}
-
 /// The largest score of each row in the tile.
 __device__ __forceinline__ void row_maxima(float (&largest)[2], float (&scores)[block_n / 2]) {
   float partial[2][chains];
@@ -84,20 +74,6 @@ __device__ __forceinline__ void row_maxima(float (&largest)[2], float (&scores)[
     largest[half] = maximum(largest[half], shuffle_xor(largest[half], 1));
     largest[half] = maximum(largest[half], shuffle_xor(largest[half], 2));
   }
-}
-
-/// After the first tile of keys: rows with enormous scores are shifted from here on.
-__device__ __forceinline__ void choose_shift(float (&scores)[block_n / 2], SoftmaxState& state, float scale_log2) {
-  float largest[2];
-  row_maxima(largest, scores);
-  bool any = false;
-#pragma unroll
-  for (int half = 0; half < 2; ++half) {
-    const float offset = absolute(largest[half] * scale_log2);
-    state.shift[half] = offset > largest_offset && largest[half] != minus_infinity ? largest[half] : 0.0f;
-    any |= state.shift[half] != 0.0f;
-  }
-  state.shifted = warp_any(any);
 }
 
 /// Scores become probabilities relative to the running maximum; `correction` is the factor for the old output. `checked`: a
@@ -131,6 +107,30 @@ __device__ __forceinline__ void update_softmax(float (&scores)[block_n / 2], Sof
     if (absolute(offset[half]) > largest_offset) state.sum[half] = not_a_number;
     state.maximum[half] = largest[half];
     state.offset[half] = checked && largest[half] == minus_infinity ? -minus_infinity : offset[half];
+  }
+}
+
+/// Before the first tile's softmax: rows with enormous scores are shifted by their maximum.
+__device__ __forceinline__ void shift_scores(float (&scores)[block_n / 2], float (&shift)[2], float scale_log2) {
+  float largest[2];
+  row_maxima(largest, scores);
+#pragma unroll
+  for (int half = 0; half < 2; ++half) {
+    const bool enormous = absolute(largest[half] * scale_log2) > largest_offset && largest[half] != minus_infinity;
+    shift[half] = enormous ? largest[half] : 0.0f;
+  }
+  if (shift[0] == 0.0f && shift[1] == 0.0f) return;
+#pragma unroll
+  for (int i = 0; i < block_n / 2; ++i) scores[i] -= shift[i / 2 % 2];
+}
+
+/// After it: the state speaks of the scores as they were; with more tiles to come a shifted row is lost.
+__device__ __forceinline__ void unshift(SoftmaxState& state, float (&shift)[2], bool only_tile, float scale_log2) {
+#pragma unroll
+  for (int half = 0; half < 2; ++half) {
+    state.maximum[half] += shift[half];
+    state.offset[half] -= shift[half] * scale_log2;
+    if (shift[half] != 0.0f && !only_tile) state.sum[half] = not_a_number;
   }
 }
 
