@@ -68,17 +68,14 @@ std::vector<std::string> illegal_because(const AttentionSpec& spec, const Schedu
 std::vector<Schedule> preferred(const AttentionSpec& spec) {
   const int widest = std::max(spec.head_dim.qk, spec.head_dim.v);
   const int consumers = widest <= 64 ? 3 : 2;
-  // Tiles all alike and not too wide: more keys at once rescale the output less often, and two consumers with long tiles of
-  // their own overlap without taking turns. Under a causal mask the larger tile wastes more along the diagonal.
-  const bool long_tiles = spec.mask.kind == Mask::Kind::none && widest > 64 && widest <= 128;
-  Schedule schedule{Family::sm90, 64 * consumers, 0, 4 * (consumers + 1), 2, false, !long_tiles};
-  schedule.block_n = largest_block_n(spec, schedule, target_by_name("sm_90a"), long_tiles ? 176 : 128);
+  Schedule schedule{Family::sm90, 64 * consumers, 0, 4 * (consumers + 1), 2, false, true};
+  schedule.block_n = largest_block_n(spec, schedule, target_by_name("sm_90a"), 128);
   return {schedule};
 }
 
 std::string reason(const AttentionSpec& spec, const Schedule& schedule, const Target& target) {
   return text(schedule.consumers()) + " consumers of 64 rows, the most whose output of " + text(spec.head_dim.v) +
-         " columns fits their registers, and the most keys that fit " + text(target.shared_memory_per_block) +
+         " columns fits their registers, and the most keys up to 128 that fit " + text(target.shared_memory_per_block) +
          " bytes of shared memory twice";
 }
 

@@ -17,7 +17,7 @@ std::string operands(const char* constraint, const char* name, int count) {
   std::string list;
   for (int i = 0; i < count; ++i) {
     list += std::string(i ? ", " : "") + "\"" + constraint + "\"(" + name + "[" + text(i) + "])";
-    if (i % 8 == 7 && i + 1 < count) list += "\n                 ";
+    if (i % 32 == 31 && i + 1 < count) list += "\n                 ";
   }
   return list;
 }

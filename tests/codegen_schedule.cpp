@@ -51,8 +51,29 @@ TEST(Schedule, EachIllegalAxisIsNamed) {
            {"{m: 272}", "blocks.m is 272"}, {"{n: 8}", "blocks.n is 8"}, {"{n: 40}", "multiple of 16"},
            {"{m: 64, warps: 8}", "multiple of 16 times warps"}, {"{warps: 17}", "blocks.warps is 17"},
            {"{stages: 9}", "blocks.stages is 9"}, {"{m: 128, n: 256, warps: 4}", "registers a thread"}})
+    EXPECT_NE(refusal(std::string("{head_dim: 64, blocks: ") + blocks + "}", "sm_80").find(expected), std::string::npos)
+        << blocks << ": " << refusal(std::string("{head_dim: 64, blocks: ") + blocks + "}", "sm_80");
+}
+
+TEST(Schedule, EachIllegalAxisOfHopperIsNamed) {
+  for (auto [blocks, expected] : std::vector<std::pair<const char*, const char*>>{
+           {"{family: sm90, m: 32}", "blocks.m is 32"}, {"{family: sm90, m: 96}", "expected 64, 128 or 192"},
+           {"{family: sm90, n: 24}", "multiple of 16"}, {"{family: sm90, n: 176}", "of a consumer's 160"},
+           {"{family: sm90, m: 128, warps: 4}", "expected 12"}, {"{family: sm90, m: 64, ping_pong: true}", "two consumers"},
+           {"{family: sm90, query_in_registers: true}", "sm80 family alone"}, {"{family: sm90, stages: 8}", "bytes of shared memory"},
+           {"{family: sm80, ping_pong: true}", "sm90 family alone"}})
     EXPECT_NE(refusal(std::string("{head_dim: 64, blocks: ") + blocks + "}", "sm_90a").find(expected), std::string::npos)
         << blocks << ": " << refusal(std::string("{head_dim: 64, blocks: ") + blocks + "}", "sm_90a");
+  EXPECT_NE(refusal("{head_dim: 64, blocks: {family: sm90}}", "sm_80").find("needs wgmma"), std::string::npos);
+}
+
+TEST(Schedule, HopperTakesItsOwnFamilyAndTheOtherWhenAskedTo) {
+  const Target& hopper = target_by_name("sm_90a");
+  EXPECT_EQ(choose_schedule(spec_of("head_dim: 64"), hopper).family, Family::sm90);
+  EXPECT_EQ(choose_schedule(spec_of("{head_dim: 64, blocks: {family: sm80}}"), hopper).family, Family::sm80);
+  // What only sm80 can do is taken for a wish for it.
+  EXPECT_EQ(choose_schedule(spec_of("{head_dim: 64, blocks: {m: 64, n: 64, warps: 4}}"), hopper).family, Family::sm80);
+  EXPECT_EQ(choose_schedule(spec_of("head_dim: 64"), target_by_name("sm_100a")).family, Family::sm80);
 }
 
 TEST(Schedule, UnsupportedSpecsSayWhy) {

@@ -148,7 +148,7 @@ TEST(SpecParse, RefusesUnknownAndDuplicateKeys) {
       {"head_dim: 64\nmask: {windw: [1, 0]}",
        "2:8: unknown key 'windw' in mask; expected window; nearest: window"},
       {"head_dim: 64\nblocks: {block_m: 64}",
-       "2:10: unknown key 'block_m' in blocks; expected one of m, n, stages, warps, query_in_registers"},
+       "2:10: unknown key 'block_m' in blocks; expected one of family, m, n, stages, warps, query_in_registers, ping_pong"},
       {"head_dim: 64\n<<: {lse: true}\n", "2:1: unknown key '<<'"},
       {"head_dim: 64\nscore: \"score * 2\"\n", "2:1: score: expressions are not part of the language yet"},
   });
@@ -260,8 +260,8 @@ TEST(SpecParse, RefusesWrongTypes) {
        "2:7: rope: true does not say how elements are paired; expected interleaved (2i with "
        "2i + 1) or half (i with i + head_dim / 2)"},
       {"head_dim: 64\nblocks: atuo",
-       "2:9: blocks: 'atuo' is not valid; expected auto, or a map with any of m, n, "
-       "stages, warps, query_in_registers; nearest: auto"},
+       "2:9: blocks: 'atuo' is not valid; expected auto, or a map with any of family, m, n, "
+       "stages, warps, query_in_registers, ping_pong; nearest: auto"},
       {"head_dim: 64\nsoftmax_scale: nan", "2:16: softmax_scale: 'nan' is not valid"},
       {"head_dim: 64\nsoftmax_scale: .inf", "2:16: softmax_scale: '.inf' is not valid"},
       {"head_dim: 64\nsoftcap: inf", "2:10: softcap: 'inf' is not valid"},
