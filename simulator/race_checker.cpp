@@ -22,7 +22,6 @@ RaceChecker::RaceChecker(int shared_memory, int threads, bool check_races)
       clocks_(warps_),
       writes_((shared_memory + 3) / 4),
       reads_(check_races ? writes_.size() * warps_ : 0),
-      lane_ticks_(1),
       copies_(1),
       copy_of_((shared_memory + 15) / 16),
       touched_by_threads_(copy_of_.size()),
@@ -31,7 +30,7 @@ RaceChecker::RaceChecker(int shared_memory, int threads, bool check_races)
 void RaceChecker::start_block() {
   first_generation_ = ++generation_;
   for (WarpClock& clock : clocks_) clock.restart();
-  lane_ticks_.resize(1);
+  lane_ticks_.clear();
   if (copies_.size() > 1) std::fill(copy_of_.begin(), copy_of_.end(), 0);
   copies_.resize(1);
   std::fill(touched_by_threads_.begin(), touched_by_threads_.end(), 0);
@@ -173,30 +172,30 @@ void RaceChecker::note_read(uint32_t word, int warp, uint32_t lanes, Place place
   if (!check_races_) return;
   Reads& reads = reads_[word * warps_ + warp];
   const uint32_t tick = clocks_[warp].tick();
-  if (reads.generation < first_generation_) reads.lane_ticks = 0;
   const bool keep = reads.generation == generation_ && !clocks_[warp].past(reads.tick);
   const uint32_t earlier = keep ? reads.lanes & ~lanes : 0;
-  if (earlier == 0) {
+  if (earlier != 0 && (reads.tick != tick || reads.ticks_differ)) {
+    note_ticks_by_lane(reads, lanes, tick);
+  } else {
     reads.ticks_differ = 0;
-  } else if (reads.tick != tick || reads.ticks_differ) {
-    if (reads.lane_ticks == 0) {
-      reads.lane_ticks = static_cast<uint32_t>(lane_ticks_.size()) & 0x7fffffff;
-      lane_ticks_.emplace_back();
-    }
-    auto& ticks = lane_ticks_[reads.lane_ticks];
-    for (int lane = 0; lane < 32; ++lane) {
-      if (lanes >> lane & 1) {
-        ticks[lane] = tick;
-      } else if (!reads.ticks_differ) {
-        ticks[lane] = reads.tick;
-      }
-    }
-    reads.ticks_differ = 1;
   }
   reads.generation = generation_;
   reads.tick = tick;
   reads.lanes = earlier | lanes;
   reads.place = place;
+}
+
+// Lanes that arrive somewhere between their reads end ticks in between.
+void RaceChecker::note_ticks_by_lane(Reads& reads, uint32_t lanes, uint32_t tick) {
+  auto& ticks = lane_ticks_[&reads - reads_.data()];
+  for (int lane = 0; lane < 32; ++lane) {
+    if (lanes >> lane & 1) {
+      ticks[lane] = tick;
+    } else if (!reads.ticks_differ) {
+      ticks[lane] = reads.tick;
+    }
+  }
+  reads.ticks_differ = 1;
 }
 
 bool RaceChecker::read(uint32_t address, int bytes, int thread, Place place) {
@@ -239,7 +238,7 @@ bool RaceChecker::conflicts_with_reads(uint32_t word, int thread) {
     if (other == warp && clocks_[warp].knows_all(lane, reads.tick)) continue;
     for (int reader = 0; reader < 32; ++reader) {
       if (!(unordered >> reader & 1)) continue;
-      const uint32_t tick = reads.ticks_differ ? lane_ticks_[reads.lane_ticks][reader] : reads.tick;
+      const uint32_t tick = reads.ticks_differ ? lane_ticks_[&reads - reads_.data()][reader] : reads.tick;
       if (other * 32 + reader == thread || knows(thread, other * 32 + reader, tick)) {
         unordered &= ~(1u << reader);
       }

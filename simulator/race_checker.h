@@ -15,6 +15,7 @@
 #include <array>
 #include <cstdint>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "simulator/clock.h"
@@ -95,11 +96,10 @@ class RaceChecker {
   /// The lanes of one warp that read a word and that not yet all lanes come after.
   struct Reads {
     uint32_t generation = 0;
-    uint32_t tick = 0;  // of the last read
+    uint32_t tick : 31 = 0;         // of the last read
+    uint32_t ticks_differ : 1 = 0;  // then lane_ticks_ holds each lane's
     uint32_t lanes = 0;
     Place place;
-    uint32_t ticks_differ : 1 = 0;  // then lane_ticks_[lane_ticks] holds each lane's
-    uint32_t lane_ticks : 31 = 0;
   };
   struct TensorCopy {
     uint32_t tick = 0;
@@ -125,6 +125,7 @@ class RaceChecker {
   bool race(uint32_t word, const Reads& other, int warp, uint32_t lanes);
   bool comes_after_write(uint32_t word, int thread);
   void note_read(uint32_t word, int warp, uint32_t lanes, Place place);
+  void note_ticks_by_lane(Reads& reads, uint32_t lanes, uint32_t tick);
   bool conflicts_with_reads(uint32_t word, int thread);
   bool conflicts_with_products(uint32_t first, uint32_t end, int thread);
   void spread_copy_over_words(uint32_t granule);
@@ -137,7 +138,7 @@ class RaceChecker {
   std::vector<Clock> rows_;    // [thread]: of agents outside its warp; empty until somebody releases
   std::vector<Write> writes_;  // [word]
   std::vector<Reads> reads_;   // [word][warp]
-  std::vector<std::array<uint32_t, 32>> lane_ticks_;
+  std::unordered_map<size_t, std::array<uint32_t, 32>> lane_ticks_;  // by the index into reads_
 
   std::vector<TensorCopy> copies_;  // [0]: none
   std::vector<uint32_t> copy_of_;   // [granule]: the copy that wrote it last; 0: a thread did, or nobody
