@@ -68,7 +68,8 @@ TEST_F(LlvmPtx, EveryTargetThatLlvmKnows) {
     EXPECT_NE(image.image.find(std::string(".target ") + expected.target + "\n"), std::string::npos);
     EXPECT_NE(image.image.find(".entry " + source.kernel_name), std::string::npos);
     EXPECT_NE(image.image.find(".maxntid " + std::to_string(source.threads)), std::string::npos);
-    EXPECT_NE(image.image.find("mma.sync.aligned.m16n8k16"), std::string::npos);
+    const char* product = target.wgmma ? "wgmma.mma_async.sync.aligned.m64n128k16" : "mma.sync.aligned.m16n8k16";
+    EXPECT_NE(image.image.find(product), std::string::npos);
     // Accumulators and parameters in registers and constants, nothing on a local stack.
     EXPECT_EQ(image.image.find(".local"), std::string::npos) << expected.target;
     EXPECT_EQ(image.report.compiler, "clang " + plugin_->version());

@@ -6,8 +6,9 @@ attention_forward(const __grid_constant__ HopperForwardParameters p) {
   const int warpgroup = uniform(thread_index() / 128);
   if (thread_index() == 0) initialize_barriers(layout);
   block_barrier();
+  // A block with one consumer is launched with all the registers that it can use.
   if (warpgroup == 0) {
-    if (consumers > 1) release_registers<producer_registers>();  // a block with one is launched with all there are
+    if (consumers > 1) release_registers<producer_registers>();
     if (thread_index() == 0) produce(p, layout);
   } else {
     if (consumers > 1) take_registers<consumer_registers>();
