@@ -75,6 +75,8 @@ def parse_blocks(text):
             values.append((key, value == "true"))
         elif value.isdigit():
             values.append((key, int(value)))
+        elif key == "family":
+            values.append((key, value))
         else:
             raise ValueError(f"blocks '{text}': '{value}' is neither a number nor true or false")
     return Blocks(head_dim, tuple(values))
