@@ -34,7 +34,11 @@ step() {
 }
 
 step 60 environment build/tilewright doctor
-step "${TEST_SECONDS:-240}" test_gpu build/test_gpu --gtest_brief=1
+# Most of the tests' time is compiling: eight processes share them.
+step "${TEST_SECONDS:-240}" test_gpu bash -c '
+  for i in 0 1 2 3 4 5 6 7; do GTEST_TOTAL_SHARDS=8 GTEST_SHARD_INDEX=$i build/test_gpu --gtest_brief=1 & done
+  for process in $(jobs -p); do wait "$process" || failed=1; done
+  exit "${failed:-0}"'
 step 120 test_torch python3 tests/python/test_torch.py
 step 120 first_light scripts/first_light.sh
 step "${PEERS_SECONDS:-300}" peers python3 bench/peers.py --out "$folder/peers.json" "$@"
