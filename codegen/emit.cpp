@@ -170,7 +170,7 @@ Source emit(const AttentionSpec& spec, const Schedule& schedule, const Target& t
   if (schedule.family == Family::sm90) {
     add_file("sm90/parameters.cuh");
     add_file("primitives/sm90.cuh");
-    products = parse_template(warpgroup_products(spec, schedule), backend);
+    products = warpgroup_products(spec, schedule, backend);
     sections.push_back({"The matrix products in this kernel's shape", &products});
     for (const char* file : {"visibility.cuh", "quad.cuh", "sm90/layout.cuh", "sm90/tiles.cuh", "sm90/producer.cuh",
                              "sm90/softmax.cuh", "sm90/output.cuh", "sm90/consumer.cuh", "sm90/forward.cuh"})

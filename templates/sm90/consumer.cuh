@@ -86,9 +86,12 @@ __device__ __forceinline__ void consume(const HopperForwardParameters& p, const 
       attend_first(p, layout, me, place, j, row, keys.end - keys.begin == 1, probabilities, state, scale_log2);
       --j;
       do {
+        // Without a mask only the first tile, the last of the sequence, can be partial: a third less to compile.
+        if (limited_left || limited_right) {
 #pragma unroll 1
-        for (; j >= keys.begin && (j >= keys.full_end || j < keys.full_begin); --j)
-          attend<true>(p, layout, me, place, j, row, probabilities, output, state, scale_log2);
+          for (; j >= keys.begin && (j >= keys.full_end || j < keys.full_begin); --j)
+            attend<true>(p, layout, me, place, j, row, probabilities, output, state, scale_log2);
+        }
 #pragma unroll 1
         for (; j >= keys.begin && j >= keys.full_begin; --j)
           attend<false>(p, layout, me, place, j, row, probabilities, output, state, scale_log2);
