@@ -86,11 +86,6 @@ PRIMITIVE void fence_device()
 DEVICE { asm volatile("fence.acq_rel.gpu;" ::: "memory"); }
 SIMULATOR { (void)site; }
 
-/// All lanes of the warp meet; orders shared memory among them (9.7.13.3).
-PRIMITIVE void warp_barrier()
-DEVICE { asm volatile("bar.warp.sync 0xffffffff;" ::: "memory"); }
-SIMULATOR { simulator->warp_barrier(0xffffffffu, site); }
-
 /// The same value in all lanes, and known to be: the result of redux lives in a uniform register, which spares two moves
 /// for every descriptor derived from it. A shuffle's does not.
 PRIMITIVE int uniform(int value)

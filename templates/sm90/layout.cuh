@@ -31,8 +31,7 @@ struct Layout {
   __device__ __forceinline__ u32 value_full(int stage) const { return barriers() + 8 * (2 * consumers + 2 * stages + stage); }
   __device__ __forceinline__ u32 value_empty(int stage) const { return barriers() + 8 * (2 * consumers + 3 * stages + stage); }
   __device__ __forceinline__ u32 tile_full(int slot) const { return barriers() + 8 * (2 * consumers + 4 * stages + slot); }
-  __device__ __forceinline__ u32 tile_empty(int slot) const { return barriers() + 8 * (2 * consumers + 4 * stages + 2 + slot); }
-  __device__ __forceinline__ u32 tile_slot(int slot) const { return barriers() + 8 * (2 * consumers + 4 * stages + 4) + 16 * slot; }
+  __device__ __forceinline__ u32 tile_slot(int slot) const { return barriers() + 8 * (2 * consumers + 4 * stages + 2) + 16 * slot; }
 };
 
 __device__ __forceinline__ void initialize_barriers(const Layout& layout) {
@@ -46,10 +45,7 @@ __device__ __forceinline__ void initialize_barriers(const Layout& layout) {
     barrier_initialize(layout.key_empty(stage), 4 * consumers);
     barrier_initialize(layout.value_empty(stage), 4 * consumers);
   }
-  for (int slot = 0; slot < 2; ++slot) {
-    barrier_initialize(layout.tile_full(slot), 1);
-    barrier_initialize(layout.tile_empty(slot), 4 * consumers);
-  }
+  for (int slot = 0; slot < 2; ++slot) barrier_initialize(layout.tile_full(slot), 1);
   fence_barrier_initialization();
 }
 

@@ -32,18 +32,19 @@ __device__ __forceinline__ int next_tile(const HopperForwardParameters& p) {
   return p.counters ? global_add(p.counters, 1) + grid_blocks() : p.tiles;
 }
 
+/// The slot is free: its readers of two rounds ago have released Q of one round ago since, and the producer has waited for that.
 __device__ __forceinline__ void publish_tile(const Layout& layout, int round, int index) {
-  barrier_wait(layout.tile_empty(round % 2), round / 2 % 2 ^ 1);
   shared_store(layout.tile_slot(round % 2), index);
   barrier_arrive(layout.tile_full(round % 2));
 }
 
 __device__ __forceinline__ int receive_tile(const Layout& layout, int round) {
-  barrier_wait(layout.tile_full(round % 2), round / 2 % 2);
-  const int index = shared_load(layout.tile_slot(round % 2));
-  warp_barrier();
-  release(layout.tile_empty(round % 2));
-  return uniform(index);
+  int index = 0;
+  if (thread_index() % 32 == 0) {
+    barrier_wait(layout.tile_full(round % 2), round / 2 % 2);
+    index = shared_load(layout.tile_slot(round % 2));
+  }
+  return uniform(index);  // the largest of the lanes': tile numbers are not negative
 }
 
 /// The last block to finish leaves the counters as it found them.
