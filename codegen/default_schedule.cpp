@@ -33,7 +33,8 @@ Schedule merged(const BlockRequest& blocks, Schedule base) {
   return base;
 }
 
-// The legal schedule of the same family that differs least from an illegal one, each axis counted in halvings.
+// The legal schedule of the same family that differs least from an illegal one, each axis counted in
+// halvings.
 Schedule nearest_legal(const AttentionSpec& spec, const Schedule& wanted, const Target& target) {
   Schedule best;
   int best_distance = INT32_MAX;
@@ -63,7 +64,8 @@ Schedule nearest_legal(const AttentionSpec& spec, const Schedule& wanted, const 
 
 Schedule choose_schedule(const AttentionSpec& spec, const Target& target) {
   if (const auto reasons = unsupported_because(spec, target); !reasons.empty())
-    throw Error(ErrorKind::spec, "no kernel for this spec on " + std::string(target.name) + ": " + joined(reasons));
+    throw Error(ErrorKind::spec,
+                "no kernel for this spec on " + std::string(target.name) + ": " + joined(reasons));
   const std::vector<Schedule> candidates = preferred(spec, target);
   for (const Schedule& candidate : candidates) {
     const Schedule schedule = merged(spec.blocks, candidate);
@@ -71,7 +73,8 @@ Schedule choose_schedule(const AttentionSpec& spec, const Target& target) {
   }
   const Schedule wanted = merged(spec.blocks, candidates.front());
   const Schedule nearest = nearest_legal(spec, wanted, target);
-  throw Error(ErrorKind::spec, "the schedule " + describe(wanted) + " does not fit " + std::string(target.name) + ": " +
+  throw Error(ErrorKind::spec, "the schedule " + describe(wanted) + " does not fit " +
+                                   std::string(target.name) + ": " +
                                    joined(illegal_because(spec, wanted, target)) +
                                    (nearest.block_m ? "; nearest that fits: " + describe(nearest) : ""));
 }

@@ -1,4 +1,5 @@
-// What each family of device code says of a schedule: resources, legality, preferences. codegen/schedule.h dispatches.
+// What each family of device code says of a schedule: resources, legality, preferences. codegen/schedule.h
+// dispatches.
 #pragma once
 
 #include <string>
@@ -23,7 +24,8 @@ class Refusals {
 
 namespace sm80 {
 Resources resources(const AttentionSpec& spec, const Schedule& schedule, const Target& target);
-std::vector<std::string> illegal_because(const AttentionSpec& spec, const Schedule& schedule, const Target& target);
+std::vector<std::string> illegal_because(const AttentionSpec& spec, const Schedule& schedule,
+                                         const Target& target);
 /// In order of preference; the first that is legal is taken. The last fits every supported spec.
 std::vector<Schedule> preferred(const AttentionSpec& spec, const Target& target);
 std::string reason(const AttentionSpec& spec, const Schedule& schedule, const Target& target);
@@ -31,7 +33,8 @@ std::string reason(const AttentionSpec& spec, const Schedule& schedule, const Ta
 
 namespace sm90 {
 Resources resources(const AttentionSpec& spec, const Schedule& schedule);
-std::vector<std::string> illegal_because(const AttentionSpec& spec, const Schedule& schedule, const Target& target);
+std::vector<std::string> illegal_because(const AttentionSpec& spec, const Schedule& schedule,
+                                         const Target& target);
 std::vector<Schedule> preferred(const AttentionSpec& spec);
 std::string reason(const AttentionSpec& spec, const Schedule& schedule, const Target& target);
 /// Of a consumer thread and of a producer thread, after they have traded (setmaxnreg).

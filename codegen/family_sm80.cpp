@@ -5,15 +5,21 @@
 namespace tilewright::sm80 {
 namespace {
 
-int round_up(int value, int multiple) { return (value + multiple - 1) / multiple * multiple; }
+int round_up(int value, int multiple) {
+  return (value + multiple - 1) / multiple * multiple;
+}
 
 // templates/sm80/tile.cuh: columns padded to 16, two bytes each.
-int row_bytes(int head_dim) { return round_up(head_dim, 16) * 2; }
+int row_bytes(int head_dim) {
+  return round_up(head_dim, 16) * 2;
+}
 
-std::string text(int value) { return std::to_string(value); }
+std::string text(int value) {
+  return std::to_string(value);
+}
 
-// Registers beside output, scores and Q fragments: addresses, one set of operand fragments, softmax state. Read off
-// compiler reports for sm_80 and sm_90a over the shipped specs.
+// Registers beside output, scores and Q fragments: addresses, one set of operand fragments, softmax state.
+// Read off compiler reports for sm_80 and sm_90a over the shipped specs.
 constexpr int other_registers = 64;
 
 }  // namespace
@@ -35,7 +41,8 @@ Resources resources(const AttentionSpec& spec, const Schedule& schedule, const T
   return result;
 }
 
-std::vector<std::string> illegal_because(const AttentionSpec& spec, const Schedule& schedule, const Target& target) {
+std::vector<std::string> illegal_because(const AttentionSpec& spec, const Schedule& schedule,
+                                         const Target& target) {
   Refusals refusals;
   bool sizes = refusals.in_range("m", schedule.block_m, 16, 256);
   sizes = refusals.in_range("n", schedule.block_n, 16, 256) && sizes;
@@ -43,7 +50,8 @@ std::vector<std::string> illegal_because(const AttentionSpec& spec, const Schedu
   sizes = refusals.in_range("stages", schedule.stages, 1, 8) && sizes;
   if (schedule.ping_pong) refusals.add("blocks.ping_pong is an axis of the sm90 family alone");
   if (!sizes) return refusals.take();
-  if (schedule.block_n % 16 != 0) refusals.add("blocks.n is " + text(schedule.block_n) + "; expected a multiple of 16");
+  if (schedule.block_n % 16 != 0)
+    refusals.add("blocks.n is " + text(schedule.block_n) + "; expected a multiple of 16");
   if (schedule.block_m % (16 * schedule.warps) != 0) {
     refusals.add("blocks.m is " + text(schedule.block_m) + "; expected a multiple of 16 times warps, " +
                  text(16 * schedule.warps));
@@ -51,8 +59,8 @@ std::vector<std::string> illegal_because(const AttentionSpec& spec, const Schedu
   }
   const Resources need = sm80::resources(spec, schedule, target);
   if (need.shared_memory > target.shared_memory_per_block)
-    refusals.add("the tiles take " + text(need.shared_memory) + " bytes of shared memory and " + std::string(target.name) +
-                 " has " + text(target.shared_memory_per_block) + " for a block");
+    refusals.add("the tiles take " + text(need.shared_memory) + " bytes of shared memory and " +
+                 std::string(target.name) + " has " + text(target.shared_memory_per_block) + " for a block");
   // 255 registers a thread, of which about 40 are addresses and operands at the very least.
   if (need.accumulator_registers > 215)
     refusals.add("output, scores and Q fragments take " + text(need.accumulator_registers) +
@@ -60,9 +68,9 @@ std::vector<std::string> illegal_because(const AttentionSpec& spec, const Schedu
   return refusals.take();
 }
 
-// Measured on an H200 against FlashAttention-2 over head dims 64, 128, 256, lengths 1k to 16k (bench/results): 32 rows a
-// warp halve the shared-memory traffic of 16 and fit the registers up to 128 output columns; beyond, two small blocks per
-// SM overlap better than one large one.
+// Measured on an H200 against FlashAttention-2 over head dims 64, 128, 256, lengths 1k to 16k
+// (bench/results): 32 rows a warp halve the shared-memory traffic of 16 and fit the registers up to 128
+// output columns; beyond, two small blocks per SM overlap better than one large one.
 std::vector<Schedule> preferred(const AttentionSpec& spec, const Target& target) {
   const auto schedule = [](int m, int n, int warps, int stages, bool query_in_registers = false) {
     return Schedule{Family::sm80, m, n, warps, stages, query_in_registers};
@@ -80,7 +88,8 @@ std::vector<Schedule> preferred(const AttentionSpec& spec, const Target& target)
 }
 
 std::string reason(const AttentionSpec& spec, const Schedule& schedule, const Target& target) {
-  return text(schedule.block_m / schedule.warps) + " rows a warp, the most whose output of " + text(spec.head_dim.v) +
+  return text(schedule.block_m / schedule.warps) + " rows a warp, the most whose output of " +
+         text(spec.head_dim.v) +
          " columns fits the registers, and the first tiles of the family's list that fit " +
          text(target.shared_memory_per_block) + " bytes of shared memory; " +
          text(sm80::resources(spec, schedule, target).blocks_per_sm) + " blocks per SM";

@@ -5,12 +5,16 @@
 namespace tilewright::sm90 {
 namespace {
 
-std::string text(int value) { return std::to_string(value); }
+std::string text(int value) {
+  return std::to_string(value);
+}
 
-int panels(int head_dim) { return (head_dim + 63) / 64; }
+int panels(int head_dim) {
+  return (head_dim + 63) / 64;
+}
 
-// Registers of a consumer beside output, scores and probabilities: addresses, softmax state, tile and ring places. Read
-// off compiler reports: one less and the shipped specs' consumers spill.
+// Registers of a consumer beside output, scores and probabilities: addresses, softmax state, tile and ring
+// places. Read off compiler reports: one less and the shipped specs' consumers spill.
 constexpr int other_registers = 32;
 
 // The largest tile of keys, in steps of 16 up to `most`, that fits beside the rest.
@@ -22,49 +26,61 @@ int largest_block_n(const AttentionSpec& spec, Schedule schedule, const Target& 
 
 }  // namespace
 
-// 65536 registers: a block of 2, 3 or 4 warpgroups is launched with 255, 168 or 128 a thread, and the producer gives up
-// what it can do without (below these figures it spills).
-int consumer_registers(int consumers) { return consumers == 3 ? 160 : consumers == 2 ? 232 : 240; }
-int producer_registers(int consumers) { return consumers == 3 ? 32 : 40; }
+// 65536 registers: a block of 2, 3 or 4 warpgroups is launched with 255, 168 or 128 a thread, and the
+// producer gives up what it can do without (below these figures it spills).
+int consumer_registers(int consumers) {
+  return consumers == 3 ? 160 : consumers == 2 ? 232 : 240;
+}
+int producer_registers(int consumers) {
+  return consumers == 3 ? 32 : 40;
+}
 
 Resources resources(const AttentionSpec& spec, const Schedule& schedule) {
   Resources result;
   const int qk = panels(spec.head_dim.qk), v = panels(spec.head_dim.v);
   const int barriers = 16 * schedule.consumers() + 32 * schedule.stages + 48;  // templates/sm90/layout.cuh
-  result.shared_memory = 128 * (schedule.block_m * qk + schedule.stages * schedule.block_n * (qk + v)) + barriers;
+  result.shared_memory =
+      128 * (schedule.block_m * qk + schedule.stages * schedule.block_n * (qk + v)) + barriers;
   result.accumulator_registers = spec.head_dim.v / 2 + schedule.block_n / 2 + schedule.block_n / 4;
   result.blocks_per_sm = 1;
   return result;
 }
 
-std::vector<std::string> illegal_because(const AttentionSpec& spec, const Schedule& schedule, const Target& target) {
+std::vector<std::string> illegal_because(const AttentionSpec& spec, const Schedule& schedule,
+                                         const Target& target) {
   Refusals refusals;
   if (!target.wgmma) refusals.add("the sm90 family needs wgmma, which sm_90a alone has");
   bool sizes = refusals.in_range("m", schedule.block_m, 64, 192);
   sizes = refusals.in_range("n", schedule.block_n, 16, 256) && sizes;
   sizes = refusals.in_range("stages", schedule.stages, 1, 8) && sizes;
-  if (schedule.query_in_registers) refusals.add("blocks.query_in_registers is an axis of the sm80 family alone");
+  if (schedule.query_in_registers)
+    refusals.add("blocks.query_in_registers is an axis of the sm80 family alone");
   if (!sizes) return refusals.take();
-  if (schedule.block_n % 16 != 0) refusals.add("blocks.n is " + text(schedule.block_n) + "; expected a multiple of 16");
-  if (schedule.block_m % 64 != 0) refusals.add("blocks.m is " + text(schedule.block_m) + "; expected 64, 128 or 192");
+  if (schedule.block_n % 16 != 0)
+    refusals.add("blocks.n is " + text(schedule.block_n) + "; expected a multiple of 16");
+  if (schedule.block_m % 64 != 0)
+    refusals.add("blocks.m is " + text(schedule.block_m) + "; expected 64, 128 or 192");
   const int consumers = schedule.consumers();
   if (schedule.warps != 4 * (consumers + 1))
     refusals.add("blocks.warps is " + text(schedule.warps) + "; expected " + text(4 * (consumers + 1)) +
                  ", 4 for each 64 rows and 4 for the producer");
-  if (schedule.ping_pong && consumers < 2) refusals.add("blocks.ping_pong needs two consumers, blocks.m 128 or 192");
+  if (schedule.ping_pong && consumers < 2)
+    refusals.add("blocks.ping_pong needs two consumers, blocks.m 128 or 192");
   const Resources need = sm90::resources(spec, schedule);
   if (need.shared_memory > target.shared_memory_per_block)
-    refusals.add("the tiles take " + text(need.shared_memory) + " bytes of shared memory and " + std::string(target.name) +
-                 " has " + text(target.shared_memory_per_block) + " for a block");
+    refusals.add("the tiles take " + text(need.shared_memory) + " bytes of shared memory and " +
+                 std::string(target.name) + " has " + text(target.shared_memory_per_block) + " for a block");
   const int room = consumer_registers(consumers) - other_registers;
   if (need.accumulator_registers > room)
-    refusals.add("output, scores and probabilities take " + text(need.accumulator_registers) + " registers a thread and " +
-                 text(room) + " of a consumer's " + text(consumer_registers(consumers)) + " can be had; give a smaller blocks.n");
+    refusals.add("output, scores and probabilities take " + text(need.accumulator_registers) +
+                 " registers a thread and " + text(room) + " of a consumer's " +
+                 text(consumer_registers(consumers)) + " can be had; give a smaller blocks.n");
   return refusals.take();
 }
 
-// Measured on an H200 against cuDNN and FlashAttention-3's figures over head dims 64, 128, 256, lengths 1k to 16k
-// (bench/results): three consumers where the output is small (two run at 0.87 of them at head dim 64), two beyond.
+// Measured on an H200 against cuDNN and FlashAttention-3's figures over head dims 64, 128, 256, lengths 1k to
+// 16k (bench/results): three consumers where the output is small (two run at 0.87 of them at head dim 64),
+// two beyond.
 std::vector<Schedule> preferred(const AttentionSpec& spec) {
   const int widest = std::max(spec.head_dim.qk, spec.head_dim.v);
   const int consumers = widest <= 64 ? 3 : 2;
@@ -74,9 +90,9 @@ std::vector<Schedule> preferred(const AttentionSpec& spec) {
 }
 
 std::string reason(const AttentionSpec& spec, const Schedule& schedule, const Target& target) {
-  return text(schedule.consumers()) + " consumers of 64 rows, the most whose output of " + text(spec.head_dim.v) +
-         " columns fits their registers, and the most keys up to 128 that fit " + text(target.shared_memory_per_block) +
-         " bytes of shared memory twice";
+  return text(schedule.consumers()) + " consumers of 64 rows, the most whose output of " +
+         text(spec.head_dim.v) + " columns fits their registers, and the most keys up to 128 that fit " +
+         text(target.shared_memory_per_block) + " bytes of shared memory twice";
 }
 
 }  // namespace tilewright::sm90

@@ -7,8 +7,9 @@
 namespace tilewright {
 namespace {
 
-// Under a mask that lets tiles differ in length, tiles of many heads are computed together, the longest first: as many
-// heads as have their K and V in half of L2 (50 to 60 MB on Hopper). Otherwise a head at a time keeps its K and V closest.
+// Under a mask that lets tiles differ in length, tiles of many heads are computed together, the longest
+// first: as many heads as have their K and V in half of L2 (50 to 60 MB on Hopper). Otherwise a head at a
+// time keeps its K and V closest.
 int64_t section_heads(const AttentionSpec& spec, const LaunchShape& shape) {
   constexpr int64_t budget = int64_t{32} << 20;
   const int64_t head_bytes = shape.seqlen_kv * (spec.head_dim.qk + spec.head_dim.v) * size_of(spec.dtype.kv);
@@ -31,8 +32,8 @@ LaunchPlan plan_launch(const AttentionSpec& spec, const Schedule& schedule, cons
   // Three factors below 2^31 can pass 2^63: compare before multiplying the last one.
   const int64_t tiles = plan.m_tiles * shape.heads;
   if (shape.batch > 0 && tiles > limit / shape.batch)
-    throw Error(ErrorKind::usage, "batch " + std::to_string(shape.batch) + " times heads " + std::to_string(shape.heads) +
-                                      " times " + std::to_string(plan.m_tiles) +
+    throw Error(ErrorKind::usage, "batch " + std::to_string(shape.batch) + " times heads " +
+                                      std::to_string(shape.heads) + " times " + std::to_string(plan.m_tiles) +
                                       " tiles of query rows is more than one launch's 2147483647 blocks");
   plan.tiles = tiles * shape.batch;
   if (schedule.family == Family::sm90 && plan.tiles > 0) plan.section_heads = section_heads(spec, shape);

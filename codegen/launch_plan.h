@@ -16,13 +16,15 @@ struct LaunchShape {
 };
 
 struct LaunchPlan {
-  int64_t m_tiles = 0;        // tiles of query rows per head
-  int64_t tiles = 0;          // of all heads and batches; blocks of a launch in which each computes one; 0: nothing to do
-  int64_t section_heads = 1;  // sm90: heads whose tiles are computed together, because their K and V fit L2 together
+  int64_t m_tiles = 0;  // tiles of query rows per head
+  int64_t tiles =
+      0;  // of all heads and batches; blocks of a launch in which each computes one; 0: nothing to do
+  int64_t section_heads =
+      1;  // sm90: heads whose tiles are computed together, because their K and V fit L2 together
 };
 
-/// Throws Error(usage) if the tiles would pass 2^31 - 1 or a length 2^31 - 1. All blocks go into x of the grid (y and z
-/// stop at 65535).
+/// Throws Error(usage) if the tiles would pass 2^31 - 1 or a length 2^31 - 1. All blocks go into x of the
+/// grid (y and z stop at 65535).
 LaunchPlan plan_launch(const AttentionSpec& spec, const Schedule& schedule, const LaunchShape& shape);
 
 }  // namespace tilewright

@@ -6,16 +6,18 @@ namespace tilewright {
 
 bool Refusals::in_range(const char* name, int value, int low, int high) {
   if (value >= low && value <= high) return true;
-  add(std::string("blocks.") + name + " is " + std::to_string(value) + "; expected " + std::to_string(low) + " to " +
-      std::to_string(high));
+  add(std::string("blocks.") + name + " is " + std::to_string(value) + "; expected " + std::to_string(low) +
+      " to " + std::to_string(high));
   return false;
 }
 
 Resources resources(const AttentionSpec& spec, const Schedule& schedule, const Target& target) {
-  return schedule.family == Family::sm90 ? sm90::resources(spec, schedule) : sm80::resources(spec, schedule, target);
+  return schedule.family == Family::sm90 ? sm90::resources(spec, schedule)
+                                         : sm80::resources(spec, schedule, target);
 }
 
-std::vector<std::string> illegal_because(const AttentionSpec& spec, const Schedule& schedule, const Target& target) {
+std::vector<std::string> illegal_because(const AttentionSpec& spec, const Schedule& schedule,
+                                         const Target& target) {
   return schedule.family == Family::sm90 ? sm90::illegal_because(spec, schedule, target)
                                          : sm80::illegal_because(spec, schedule, target);
 }
@@ -32,11 +34,12 @@ std::vector<std::string> unsupported_because(const AttentionSpec& spec, const Ta
     refusals.add("`layout: " + std::string(name_of(spec.layout)) + "` has no kernel yet; bshd and bhsd have");
   if (spec.dtype.q != spec.dtype.kv || spec.dtype.q != spec.dtype.out ||
       (spec.dtype.q != DataType::fp16 && spec.dtype.q != DataType::bf16))
-    refusals.add("`dtype` {q: " + std::string(name_of(spec.dtype.q)) + ", kv: " + std::string(name_of(spec.dtype.kv)) +
-                 ", out: " + std::string(name_of(spec.dtype.out)) + "} has no kernel yet; fp16 and bf16 throughout have");
+    refusals.add("`dtype` {q: " + std::string(name_of(spec.dtype.q)) + ", kv: " +
+                 std::string(name_of(spec.dtype.kv)) + ", out: " + std::string(name_of(spec.dtype.out)) +
+                 "} has no kernel yet; fp16 and bf16 throughout have");
   if (spec.head_dim.qk > 256 || spec.head_dim.v > 256)
-    refusals.add("head_dim {qk: " + std::to_string(spec.head_dim.qk) + ", v: " + std::to_string(spec.head_dim.v) +
-                 "} has no kernel yet; multiples of 8 up to 256 have");
+    refusals.add("head_dim {qk: " + std::to_string(spec.head_dim.qk) + ", v: " +
+                 std::to_string(spec.head_dim.v) + "} has no kernel yet; multiples of 8 up to 256 have");
   refuse_key(spec.alibi, "alibi");
   refuse_key(spec.bias, "bias");
   refuse_key(spec.sinks, "sinks");

@@ -12,12 +12,13 @@ namespace tilewright {
 
 struct Schedule {
   Family family = Family::sm80;
-  int block_m = 0;                  // query rows of a tile
-  int block_n = 0;                  // keys of a tile
-  int warps = 0;                    // sm80: each owns block_m / warps rows; sm90: 4 a consumer of 64 rows, and 4 of the producer
+  int block_m = 0;  // query rows of a tile
+  int block_n = 0;  // keys of a tile
+  int warps =
+      0;  // sm80: each owns block_m / warps rows; sm90: 4 a consumer of 64 rows, and 4 of the producer
   int stages = 0;                   // pairs of K and V tiles in shared memory at once; 1: K and V take turns
   bool query_in_registers = false;  // sm80: Q fragments are read once instead of once per K tile
-  bool ping_pong = false;           // sm90: consumers take turns, products of one under the softmax of the other
+  bool ping_pong = false;  // sm90: consumers take turns, products of one under the softmax of the other
   bool operator==(const Schedule&) const = default;
 
   int threads() const { return 32 * warps; }
@@ -26,20 +27,21 @@ struct Schedule {
 
 /// What one block of a schedule takes, by calculation (the compiler's own figures are in CompileReport).
 struct Resources {
-  int shared_memory = 0;        // bytes
+  int shared_memory = 0;          // bytes
   int accumulator_registers = 0;  // per thread: output, scores and Q fragments that must live at once
   int blocks_per_sm = 0;
 };
 Resources resources(const AttentionSpec& spec, const Schedule& schedule, const Target& target);
 
 /// Why a schedule cannot run; empty: legal. Each reason names numbers (bytes needed, bytes available).
-std::vector<std::string> illegal_because(const AttentionSpec& spec, const Schedule& schedule, const Target& target);
+std::vector<std::string> illegal_because(const AttentionSpec& spec, const Schedule& schedule,
+                                         const Target& target);
 
 /// Why no kernel serves the spec on the target; empty: supported.
 std::vector<std::string> unsupported_because(const AttentionSpec& spec, const Target& target);
 
-/// The schedule the spec asks for, else the default rule's. Throws Error(spec) with the reasons, and the nearest
-/// schedule that fits, if the spec's own blocks are illegal or the spec is unsupported.
+/// The schedule the spec asks for, else the default rule's. Throws Error(spec) with the reasons, and the
+/// nearest schedule that fits, if the spec's own blocks are illegal or the spec is unsupported.
 Schedule choose_schedule(const AttentionSpec& spec, const Target& target);
 
 /// One sentence: why the default rule chose this.

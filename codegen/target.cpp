@@ -29,7 +29,9 @@ const Target& find(std::string_view name) {
 
 }  // namespace
 
-std::span<const Target> targets() { return table; }
+std::span<const Target> targets() {
+  return table;
+}
 
 const Target& target_by_name(std::string_view name) {
   std::vector<std::string_view> names;
@@ -51,8 +53,8 @@ TargetChoice target_for_device(int major, int minor) {
     return {nullptr, false,
             "compute capability " + capability +
                 " is too old: kernels need 8.0 or newer (bf16 matrix instructions and asynchronous copies)"};
-  // PTX of a generation without the `a` suffix runs on everything newer. sm_86 has the smallest shared memory of
-  // all targets, so its schedules fit a device that nobody has described yet.
+  // PTX of a generation without the `a` suffix runs on everything newer. sm_86 has the smallest shared memory
+  // of all targets, so its schedules fit a device that nobody has described yet.
   const bool before_86 = major == 8 && minor < 6;
   return {&find(before_86 ? "sm_80" : "sm_86"), true,
           "compute capability " + capability + " is not in the target table: PTX for " +

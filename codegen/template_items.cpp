@@ -7,8 +7,12 @@
 namespace tilewright {
 namespace {
 
-bool is_identifier_start(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_'; }
-bool is_identifier(char c) { return is_identifier_start(c) || (c >= '0' && c <= '9'); }
+bool is_identifier_start(char c) {
+  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_';
+}
+bool is_identifier(char c) {
+  return is_identifier_start(c) || (c >= '0' && c <= '9');
+}
 
 // Position after the comment or string that starts at `at`; `at` itself if none does.
 size_t skip_opaque(std::string_view text, size_t at) {
@@ -24,8 +28,8 @@ size_t skip_opaque(std::string_view text, size_t at) {
   return at;
 }
 
-// Position behind the declaration that starts at `at`: a `;` or a closing brace outside all brackets. A primitive has
-// two bodies.
+// Position behind the declaration that starts at `at`: a `;` or a closing brace outside all brackets. A
+// primitive has two bodies.
 size_t declaration_end(std::string_view text, size_t at) {
   int depth = 0;
   int bodies = text.substr(at).find("PRIMITIVE ") < text.substr(at).find_first_of("({") ? 2 : 1;
@@ -62,7 +66,8 @@ std::vector<std::string> identifiers_of(std::string_view text) {
   return found;
 }
 
-// The declared name: before the brace of a struct, which attributes may precede; before `;` of a typedef, before `=` of a constant, before `(` of a function.
+// The declared name: before the brace of a struct, which attributes may precede; before `;` of a typedef,
+// before `=` of a constant, before `(` of a function.
 std::string declared_name(std::string_view declaration) {
   const std::vector<std::string> words = identifiers_of(declaration);
   if (words[0] == "struct") return identifiers_of(declaration.substr(0, declaration.find('{'))).back();
@@ -145,7 +150,8 @@ std::vector<TemplateItem> parse_template(std::string_view text, Backend backend)
     item.text = above + (primitive ? primitive_text(declaration, backend) : std::string(declaration)) + "\n";
     item.identifiers = identifiers_of(item.text);
     std::sort(item.identifiers.begin(), item.identifiers.end());
-    item.identifiers.erase(std::unique(item.identifiers.begin(), item.identifiers.end()), item.identifiers.end());
+    item.identifiers.erase(std::unique(item.identifiers.begin(), item.identifiers.end()),
+                           item.identifiers.end());
     items.push_back(std::move(item));
     above.clear();
     at = end;

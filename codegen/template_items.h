@@ -16,8 +16,9 @@ struct TemplateItem {
   std::vector<std::string> identifiers;  // every identifier in `text`, comments aside; sorted, each once
 };
 
-/// `text` holds comments, preprocessor lines and declarations. PRIMITIVE items become ordinary functions with the body
-/// of `backend`. A file's first comment block, if a blank line follows, is its title and belongs to no item.
+/// `text` holds comments, preprocessor lines and declarations. PRIMITIVE items become ordinary functions with
+/// the body of `backend`. A file's first comment block, if a blank line follows, is its title and belongs to
+/// no item.
 std::vector<TemplateItem> parse_template(std::string_view text, Backend backend);
 
 /// That title's first sentence, without comment signs.

@@ -3,7 +3,9 @@
 namespace tilewright {
 namespace {
 
-std::string text(int value) { return std::to_string(value); }
+std::string text(int value) {
+  return std::to_string(value);
+}
 
 // {%first, ..., %(first + count - 1)}
 std::string registers(int first, int count) {
@@ -16,16 +18,22 @@ std::string registers(int first, int count) {
 std::string operands(const char* constraint, const char* name, int count) {
   std::string list;
   for (int i = 0; i < count; ++i) {
-    list.append(i ? ", \"" : "\"").append(constraint).append("\"(").append(name).append("[").append(text(i)).append("])");
-    if (i % 32 == 31 && i + 1 < count) list += "\n                 ";
+    list.append(i ? ", \"" : "\"")
+        .append(constraint)
+        .append("\"(")
+        .append(name)
+        .append("[")
+        .append(text(i))
+        .append("])");
+    if (i % 64 == 63 && i + 1 < count) list += "\n                 ";
   }
   return list;
 }
 
 struct Shape {
   int block_n, head_dim_qk, head_dim_v;
-  std::string element;    // "bf16", "f16"
-  int element_type;       // the simulator's number for it
+  std::string element;  // "bf16", "f16"
+  int element_type;     // the simulator's number for it
   int steps_qk() const { return (head_dim_qk + 15) / 16; }
   int steps_v() const { return block_n / 16; }
   std::string instruction(int n) const {
@@ -33,46 +41,51 @@ struct Shape {
   }
 };
 
-// Offsets, in the descriptor's 16-byte units, of step k: 32 bytes within a 128-byte panel row, then the next panel.
-std::string step_offset(int k, int panel_rows) { return text((k / 4 * panel_rows * 128 + k % 4 * 32) / 16); }
+// Offsets, in the descriptor's 16-byte units, of step k: 32 bytes within a 128-byte panel row, then the next
+// panel.
+std::string step_offset(int k, int panel_rows) {
+  return text((k / 4 * panel_rows * 128 + k % 4 * 32) / 16);
+}
 
-// One primitive, ready to print. `parameters` and the bodies are C++ text; built straight for one back end, since taking
-// apart text of this size again would be most of the time that a kernel from disk takes.
-TemplateItem primitive(Backend backend, const char* name, const char* comment, const char* before, const std::string& parameters,
-                       const std::string& device, const std::string& simulator) {
+// One primitive, ready to print. `parameters` and the bodies are C++ text; built straight for one back end,
+// since taking apart text of this size again would be most of the time that a kernel from disk takes.
+TemplateItem primitive(Backend backend, const char* name, const char* comment, const char* before,
+                       const std::string& parameters, const std::string& device,
+                       const std::string& simulator) {
   TemplateItem item;
   item.name = name;
   item.identifiers = {"u32"};
   const bool on_device = backend == Backend::device;
   item.text = std::string(comment) + before + "__device__ __forceinline__ void " + name + "(" + parameters +
-              (on_device ? ") {\n" : ", int site = __builtin_LINE()) {\n") + (on_device ? device : simulator) + "}\n";
+              (on_device ? ") {\n" : ", int site = __builtin_LINE()) {\n") +
+              (on_device ? device : simulator) + "}\n";
   return item;
 }
 
-// Descriptors are added to in their low word alone and the high word is a constant: 64-bit additions take twice the
-// uniform instructions.
+// Descriptors are added to in their low word alone and the high word is a constant: 64-bit additions take
+// twice the uniform instructions.
 TemplateItem scores_product(const Shape& shape, Backend backend) {
   const int count = shape.block_n / 2;
   const std::string scores = registers(0, count), instruction = shape.instruction(shape.block_n);
   std::string s =
       "  asm volatile(\"{ .reg .pred first, later; .reg .b32 zero, low_a, low_b; .reg .b64 a, b;\\n\"\n"
-      "               \"mov.b32 zero, 0; setp.ne.b32 first, zero, 0; setp.eq.b32 later, zero, 0; wgmma.fence.sync.aligned;\\n\"\n";
+      "               \"mov.b32 zero, 0; setp.ne.b32 first, zero, 0; setp.eq.b32 later, zero, 0; "
+      "wgmma.fence.sync.aligned;\\n\"\n";
   for (int k = 0; k < shape.steps_qk(); ++k)
-    s += "               \"add.u32 low_a, %" + text(count) + ", " + step_offset(k, 64) + "; add.u32 low_b, %" +
-         text(count + 1) + ", " + step_offset(k, shape.block_n) +
-         "; mov.b64 a, {low_a, 0x40000040}; mov.b64 b, {low_b, 0x40000040};\\n\"\n               \"" +
-         instruction + " " + scores + ", a, b, " + (k ? "later" : "first") +
-         ", 1, 1, 0, 0;\\n\"\n";
-  s += "               \"wgmma.commit_group.sync.aligned; }\"\n               : " + operands("=f", "scores", count) +
-       "\n               : \"r\"(query), \"r\"(keys) : \"memory\");\n";
+    s += "               \"add.u32 low_a, %" + text(count) + ", " + step_offset(k, 64) +
+         "; add.u32 low_b, %" + text(count + 1) + ", " + step_offset(k, shape.block_n) +
+         "; mov.b64 a, {low_a, 0x40000040}; mov.b64 b, {low_b, 0x40000040}; " + instruction + " " + scores +
+         ", a, b, " + (k ? "later" : "first") + ", 1, 1, 0, 0;\\n\"\n";
+  s += "               \"wgmma.commit_group.sync.aligned; }\"\n               : " +
+       operands("=f", "scores", count) + "\n               : \"r\"(query), \"r\"(keys) : \"memory\");\n";
   return primitive(backend, "multiply_query_keys",
                    "/// S = Q K^T. Both operands lie in shared memory; the first step overwrites.\n", "",
                    "float (&scores)[" + text(count) + "], u32 query, u32 keys", s,
                    "  simulator->warpgroup_fence(site);\n  for (int k = 0; k < " + text(shape.steps_qk()) +
                        "; ++k)\n    simulator->warpgroup_multiply(" + text(shape.block_n) +
                        ", scores, (const u32*)0, query + (k / 4 * 8192 + k % 4 * 32) / 16, keys + (k / 4 * " +
-                       text(shape.block_n * 128) + " + k % 4 * 32) / 16, k > 0, 0, " + text(shape.element_type) +
-                       ", site);\n  simulator->warpgroup_commit(site);\n");
+                       text(shape.block_n * 128) + " + k % 4 * 32) / 16, k > 0, 0, " +
+                       text(shape.element_type) + ", site);\n  simulator->warpgroup_commit(site);\n");
 }
 
 TemplateItem output_product(const Shape& shape, Backend backend) {
@@ -82,51 +95,59 @@ TemplateItem output_product(const Shape& shape, Backend backend) {
       "  asm volatile(\"{ .reg .pred yes; .reg .b32 zero, low_b; .reg .b64 b;\\n\"\n"
       "               \"mov.b32 zero, 0; setp.eq.b32 yes, zero, 0; wgmma.fence.sync.aligned;\\n\"\n";
   for (int k = 0; k < shape.steps_v(); ++k)
-    s += "               \"add.u32 low_b, %" + text(out + in) + ", " + text(k * 128) + "; mov.b64 b, {low_b, 0x40000040};\\n\"\n" +
-         "               \"" + instruction + " " + output + ", " +
+    s += "               \"add.u32 low_b, %" + text(out + in) + ", " + text(k * 128) +
+         "; mov.b64 b, {low_b, 0x40000040}; " + instruction + " " + output + ", " +
          registers(out + 4 * k, 4) + ", b, yes, 1, 1, 1;\\n\"\n";
-  s += "               \"wgmma.commit_group.sync.aligned; }\"\n               : " + operands("+f", "output", out) +
-       "\n               : " + operands("r", "probabilities", in) + ", \"r\"(values) : \"memory\");\n";
+  s += "               \"wgmma.commit_group.sync.aligned; }\"\n               : " +
+       operands("+f", "output", out) + "\n               : " + operands("r", "probabilities", in) +
+       ", \"r\"(values) : \"memory\");\n";
   return primitive(backend, "multiply_probabilities_values",
                    "/// O += P V. P lies in registers; V is transposed on the way.\n", "",
-                   "float (&output)[" + text(out) + "], u32 (&probabilities)[" + text(in) + "], u32 values", s,
+                   "float (&output)[" + text(out) + "], u32 (&probabilities)[" + text(in) + "], u32 values",
+                   s,
                    "  simulator->warpgroup_fence(site);\n  for (int k = 0; k < " + text(shape.steps_v()) +
                        "; ++k)\n    simulator->warpgroup_multiply(" + text(shape.head_dim_v) +
-                       ", output, probabilities + 4 * k, 0, values + k * 128, 1, 1, " + text(shape.element_type) +
-                       ", site);\n  simulator->warpgroup_commit(site);\n");
+                       ", output, probabilities + 4 * k, 0, values + k * 128, 1, 1, " +
+                       text(shape.element_type) + ", site);\n  simulator->warpgroup_commit(site);\n");
 }
 
 std::string wait_text(const std::string& groups, const std::string& named) {
-  return "  asm volatile(\"wgmma.wait_group.sync.aligned " + groups + ";\"\n               : " + named + " : \"memory\");\n";
+  return "  asm volatile(\"wgmma.wait_group.sync.aligned " + groups + ";\"\n               : " + named +
+         " : \"memory\");\n";
 }
 
 TemplateItem scores_wait(const Shape& shape, Backend backend) {
   const int count = shape.block_n / 2;
-  return primitive(backend, "wait_scores",
-                   "/// Waits until at most `groups` products are unfinished; the scores are named, so that no use moves above.\n",
-                   "template <int groups>\n", "float (&scores)[" + text(count) + "]",
-                   wait_text("%" + text(count), operands("+f", "scores", count) + "\n               : \"n\"(groups)"),
-                   "  simulator->warpgroup_wait(groups, site);\n");
+  return primitive(
+      backend, "wait_scores",
+      "/// Waits until at most `groups` products are unfinished; the scores are named, so that no use moves "
+      "above.\n",
+      "template <int groups>\n", "float (&scores)[" + text(count) + "]",
+      wait_text("%" + text(count), operands("+f", "scores", count) + "\n               : \"n\"(groups)"),
+      "  simulator->warpgroup_wait(groups, site);\n");
 }
 
 // `with_scores` keeps the softmax above: the exponentials must run under the product that is waited for.
 TemplateItem output_wait(const Shape& shape, Backend backend, bool with_scores) {
   const int out = shape.head_dim_v / 2, scores = shape.block_n / 2, in = shape.block_n / 4;
-  return primitive(backend, "wait_output",
-                   with_scores ? "/// The same, and keeps the softmax above: the exponentials must run under the product.\n"
-                               : "/// Waits for all products.\n",
-                   "",
-                   "float (&output)[" + text(out) + "], u32 (&probabilities)[" + text(in) + "]" +
-                       (with_scores ? ", float (&scores)[" + text(scores) + "]" : ""),
-                   wait_text("0", operands("+f", "output", out) +
-                                      (with_scores ? ",\n                 " + operands("+f", "scores", scores) : "") +
-                                      "\n               : " + operands("r", "probabilities", in)),
-                   "  simulator->warpgroup_wait(0, site);\n");
+  return primitive(
+      backend, "wait_output",
+      with_scores
+          ? "/// The same, and keeps the softmax above: the exponentials must run under the product.\n"
+          : "/// Waits for all products.\n",
+      "",
+      "float (&output)[" + text(out) + "], u32 (&probabilities)[" + text(in) + "]" +
+          (with_scores ? ", float (&scores)[" + text(scores) + "]" : ""),
+      wait_text("0", operands("+f", "output", out) +
+                         (with_scores ? ",\n                 " + operands("+f", "scores", scores) : "") +
+                         "\n               : " + operands("r", "probabilities", in)),
+      "  simulator->warpgroup_wait(0, site);\n");
 }
 
 }  // namespace
 
-std::vector<TemplateItem> warpgroup_products(const AttentionSpec& spec, const Schedule& schedule, Backend backend) {
+std::vector<TemplateItem> warpgroup_products(const AttentionSpec& spec, const Schedule& schedule,
+                                             Backend backend) {
   const bool bf16 = spec.dtype.q == DataType::bf16;
   const Shape shape{schedule.block_n, spec.head_dim.qk, spec.head_dim.v, bf16 ? "bf16" : "f16", bf16 ? 1 : 0};
   return {scores_product(shape, backend), output_product(shape, backend), scores_wait(shape, backend),

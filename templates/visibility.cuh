@@ -1,6 +1,7 @@
 // Which keys the rows of a tile see. Positions are 64-bit while window sides are added to them.
 
-/// Tiles of keys that a tile of query rows visits: [begin, end), of which [full_begin, full_end) need no mask.
+/// Tiles of keys that a tile of query rows visits: [begin, end), of which [full_begin, full_end) need no
+/// mask.
 struct KeyTiles {
   int begin, end, full_begin, full_end;
 };
@@ -36,8 +37,8 @@ __device__ __forceinline__ KeyTiles key_tiles(const ForwardParameters& p, int ro
   return tiles;
 }
 
-/// The mask's limits on the keys of one row, counted from some key: it sees low <= key < high. The next row's are one
-/// higher. Saturated at 2^30, far beyond any tile.
+/// The mask's limits on the keys of one row, counted from some key: it sees low <= key < high. The next row's
+/// are one higher. Saturated at 2^30, far beyond any tile.
 struct KeyLimits {
   int low, high;
 };

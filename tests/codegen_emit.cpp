@@ -42,7 +42,8 @@ TEST(Emit, SameBytesInAnyProcessLocaleAndDirectory) {
 
 TEST(Emit, NeedsNoHeaderAndFitsAPage) {
   for (const char* target : {"sm_80", "sm_90a"}) {
-    const Source source = emitted("{head_dim: 256, mask: {window: [5, 5]}, softcap: 3, lse: true}", Backend::device, target);
+    const Source source =
+        emitted("{head_dim: 256, mask: {window: [5, 5]}, softcap: 3, lse: true}", Backend::device, target);
     EXPECT_EQ(source.text.find("#include"), std::string::npos);
     EXPECT_LE(std::count(source.text.begin(), source.text.end(), '\n'), 900);
     EXPECT_EQ(source.kernel_name, "attention_forward");
@@ -80,8 +81,9 @@ TEST(Emit, TheKernelIsTheSameForEveryBackend) {
 
 TEST(Emit, EveryKeyOfTheSpecReachesTheSource) {
   const std::string base = emitted("{head_dim: 64}").text;
-  for (const char* yaml : {"{head_dim: 72}", "{head_dim: {qk: 64, v: 32}}", "{head_dim: 64, dtype: fp16}", "{head_dim: 64, gqa_ratio: 2}",
-                           "{head_dim: 64, mask: causal}", "{head_dim: 64, mask: causal_top_left}", "{head_dim: 64, softcap: 1}",
+  for (const char* yaml : {"{head_dim: 72}", "{head_dim: {qk: 64, v: 32}}", "{head_dim: 64, dtype: fp16}",
+                           "{head_dim: 64, gqa_ratio: 2}", "{head_dim: 64, mask: causal}",
+                           "{head_dim: 64, mask: causal_top_left}", "{head_dim: 64, softcap: 1}",
                            "{head_dim: 64, lse: true}", "{head_dim: 64, blocks: {n: 32}}"})
     EXPECT_NE(emitted(yaml).text, base) << yaml;
   EXPECT_EQ(emitted("{name: other, head_dim: 64}").text, base);
@@ -115,13 +117,17 @@ kernel(Pair p) { sum<1>(p); }
   const char* names[] = {"u32", "answer", "Pair", "sum", "here", "kernel"};
   for (size_t i = 0; i < 6; ++i) EXPECT_EQ(items[i].name, names[i]);
   EXPECT_EQ(items[1].text, "/// A constant.\nconstexpr int answer = 42;\n");
-  EXPECT_NE(items[4].text.find("int here(int x, int site = __builtin_LINE()) { return simulator->here(x, site); }"), std::string::npos)
+  EXPECT_NE(
+      items[4].text.find("int here(int x, int site = __builtin_LINE()) { return simulator->here(x, site); }"),
+      std::string::npos)
       << items[4].text;
-  EXPECT_EQ(parse_template(text, Backend::device)[4].text, "/// A primitive.\n__device__ __forceinline__ int here(int x) { return x; }\n");
+  EXPECT_EQ(parse_template(text, Backend::device)[4].text,
+            "/// A primitive.\n__device__ __forceinline__ int here(int x) { return x; }\n");
   EXPECT_EQ(template_title(text), "Title");
 }
 
-// The rule of the house: machine instructions in the primitives alone, and shared memory reached through them alone.
+// The rule of the house: machine instructions in the primitives alone, and shared memory reached through them
+// alone.
 TEST(Templates, OnlyPrimitivesTouchTheMachine) {
   for (int i = 0; i < embedded_template_count; ++i) {
     const auto& [file, text] = embedded_templates[i];

@@ -9,7 +9,9 @@
 namespace tilewright {
 namespace {
 
-AttentionSpec spec_of(const std::string& yaml) { return parse_spec(yaml, "spec"); }
+AttentionSpec spec_of(const std::string& yaml) {
+  return parse_spec(yaml, "spec");
+}
 
 std::string refusal(const std::string& yaml, const char* target) {
   try {
@@ -25,7 +27,8 @@ TEST(Schedule, EverySupportedSpecHasALegalDefaultOnEveryTarget) {
   for (const Target& target : targets())
     for (int qk = 8; qk <= 256; qk += 8)
       for (int v : {8, 64, 96, 128, 200, 256}) {
-        const AttentionSpec spec = spec_of("{head_dim: {qk: " + std::to_string(qk) + ", v: " + std::to_string(v) + "}}");
+        const AttentionSpec spec =
+            spec_of("{head_dim: {qk: " + std::to_string(qk) + ", v: " + std::to_string(v) + "}}");
         const Schedule schedule = choose_schedule(spec, target);
         EXPECT_TRUE(illegal_because(spec, schedule, target).empty());
         EXPECT_LE(resources(spec, schedule, target).shared_memory, target.shared_memory_per_block);
@@ -47,24 +50,35 @@ TEST(Schedule, L5TooLargeForSharedMemory) {
 }
 
 TEST(Schedule, EachIllegalAxisIsNamed) {
-  for (auto [blocks, expected] : std::vector<std::pair<const char*, const char*>>{
-           {"{m: 272}", "blocks.m is 272"}, {"{n: 8}", "blocks.n is 8"}, {"{n: 40}", "multiple of 16"},
-           {"{m: 64, warps: 8}", "multiple of 16 times warps"}, {"{warps: 17}", "blocks.warps is 17"},
-           {"{stages: 9}", "blocks.stages is 9"}, {"{m: 128, n: 256, warps: 4}", "registers a thread"}})
-    EXPECT_NE(refusal(std::string("{head_dim: 64, blocks: ") + blocks + "}", "sm_80").find(expected), std::string::npos)
+  for (auto [blocks, expected] :
+       std::vector<std::pair<const char*, const char*>>{{"{m: 272}", "blocks.m is 272"},
+                                                        {"{n: 8}", "blocks.n is 8"},
+                                                        {"{n: 40}", "multiple of 16"},
+                                                        {"{m: 64, warps: 8}", "multiple of 16 times warps"},
+                                                        {"{warps: 17}", "blocks.warps is 17"},
+                                                        {"{stages: 9}", "blocks.stages is 9"},
+                                                        {"{m: 128, n: 256, warps: 4}", "registers a thread"}})
+    EXPECT_NE(refusal(std::string("{head_dim: 64, blocks: ") + blocks + "}", "sm_80").find(expected),
+              std::string::npos)
         << blocks << ": " << refusal(std::string("{head_dim: 64, blocks: ") + blocks + "}", "sm_80");
 }
 
 TEST(Schedule, EachIllegalAxisOfHopperIsNamed) {
   for (auto [blocks, expected] : std::vector<std::pair<const char*, const char*>>{
-           {"{family: sm90, m: 32}", "blocks.m is 32"}, {"{family: sm90, m: 96}", "expected 64, 128 or 192"},
-           {"{family: sm90, n: 24}", "multiple of 16"}, {"{family: sm90, n: 176}", "of a consumer's 160"},
-           {"{family: sm90, m: 128, warps: 4}", "expected 12"}, {"{family: sm90, m: 64, ping_pong: true}", "two consumers"},
-           {"{family: sm90, query_in_registers: true}", "sm80 family alone"}, {"{family: sm90, stages: 8}", "bytes of shared memory"},
+           {"{family: sm90, m: 32}", "blocks.m is 32"},
+           {"{family: sm90, m: 96}", "expected 64, 128 or 192"},
+           {"{family: sm90, n: 24}", "multiple of 16"},
+           {"{family: sm90, n: 176}", "of a consumer's 160"},
+           {"{family: sm90, m: 128, warps: 4}", "expected 12"},
+           {"{family: sm90, m: 64, ping_pong: true}", "two consumers"},
+           {"{family: sm90, query_in_registers: true}", "sm80 family alone"},
+           {"{family: sm90, stages: 8}", "bytes of shared memory"},
            {"{family: sm80, ping_pong: true}", "sm90 family alone"}})
-    EXPECT_NE(refusal(std::string("{head_dim: 64, blocks: ") + blocks + "}", "sm_90a").find(expected), std::string::npos)
+    EXPECT_NE(refusal(std::string("{head_dim: 64, blocks: ") + blocks + "}", "sm_90a").find(expected),
+              std::string::npos)
         << blocks << ": " << refusal(std::string("{head_dim: 64, blocks: ") + blocks + "}", "sm_90a");
-  EXPECT_NE(refusal("{head_dim: 64, blocks: {family: sm90}}", "sm_80").find("needs wgmma"), std::string::npos);
+  EXPECT_NE(refusal("{head_dim: 64, blocks: {family: sm90}}", "sm_80").find("needs wgmma"),
+            std::string::npos);
 }
 
 TEST(Schedule, HopperTakesItsOwnFamilyAndTheOtherWhenAskedTo) {
@@ -72,20 +86,25 @@ TEST(Schedule, HopperTakesItsOwnFamilyAndTheOtherWhenAskedTo) {
   EXPECT_EQ(choose_schedule(spec_of("head_dim: 64"), hopper).family, Family::sm90);
   EXPECT_EQ(choose_schedule(spec_of("{head_dim: 64, blocks: {family: sm80}}"), hopper).family, Family::sm80);
   // What only sm80 can do is taken for a wish for it.
-  EXPECT_EQ(choose_schedule(spec_of("{head_dim: 64, blocks: {m: 64, n: 64, warps: 4}}"), hopper).family, Family::sm80);
+  EXPECT_EQ(choose_schedule(spec_of("{head_dim: 64, blocks: {m: 64, n: 64, warps: 4}}"), hopper).family,
+            Family::sm80);
   EXPECT_EQ(choose_schedule(spec_of("head_dim: 64"), target_by_name("sm_100a")).family, Family::sm80);
 }
 
 TEST(Schedule, UnsupportedSpecsSayWhy) {
   for (auto [yaml, expected] : std::vector<std::pair<const char*, const char*>>{
-           {"{head_dim: 64, pass: backward}", "`pass: backward`"}, {"{head_dim: 64, layout: packed}", "`layout: packed`"},
-           {"{head_dim: 64, dtype: e4m3}", "`dtype`"}, {"{head_dim: 512}", "multiples of 8 up to 256"},
-           {"{head_dim: 64, alibi: true}", "`alibi`"}, {"{head_dim: 64, sinks: true}", "`sinks`"}})
+           {"{head_dim: 64, pass: backward}", "`pass: backward`"},
+           {"{head_dim: 64, layout: packed}", "`layout: packed`"},
+           {"{head_dim: 64, dtype: e4m3}", "`dtype`"},
+           {"{head_dim: 512}", "multiples of 8 up to 256"},
+           {"{head_dim: 64, alibi: true}", "`alibi`"},
+           {"{head_dim: 64, sinks: true}", "`sinks`"}})
     EXPECT_NE(refusal(yaml, "sm_90a").find(expected), std::string::npos) << refusal(yaml, "sm_90a");
 }
 
 TEST(Schedule, TheSpecsOwnBlocksAreTaken) {
-  const Schedule schedule = choose_schedule(spec_of("{head_dim: 64, blocks: {m: 32, n: 16, warps: 2, stages: 3}}"), target_by_name("sm_80"));
+  const Schedule schedule = choose_schedule(
+      spec_of("{head_dim: 64, blocks: {m: 32, n: 16, warps: 2, stages: 3}}"), target_by_name("sm_80"));
   EXPECT_EQ(schedule.block_m, 32);
   EXPECT_EQ(schedule.block_n, 16);
   EXPECT_EQ(schedule.warps, 2);
@@ -94,16 +113,25 @@ TEST(Schedule, TheSpecsOwnBlocksAreTaken) {
 
 TEST(LaunchPlan, OneDimensionOfBlocks) {
   const Schedule schedule{Family::sm80, 64, 32, 4, 2, false};
-  const LaunchPlan plan = plan_launch(spec_of("head_dim: 64"), schedule, {.batch = 3, .heads = 70000, .seqlen_q = 65, .seqlen_kv = 0});
+  const LaunchPlan plan = plan_launch(spec_of("head_dim: 64"), schedule,
+                                      {.batch = 3, .heads = 70000, .seqlen_q = 65, .seqlen_kv = 0});
   EXPECT_EQ(plan.m_tiles, 2);
   EXPECT_EQ(plan.tiles, 3 * 70000 * 2);
-  EXPECT_EQ(plan_launch(spec_of("head_dim: 64"), schedule, {.batch = 0, .heads = 1, .seqlen_q = 5, .seqlen_kv = 5}).tiles, 0);
-  EXPECT_EQ(plan_launch(spec_of("head_dim: 64"), schedule, {.batch = 2, .heads = 1, .seqlen_q = 0, .seqlen_kv = 5}).tiles, 0);
+  EXPECT_EQ(
+      plan_launch(spec_of("head_dim: 64"), schedule, {.batch = 0, .heads = 1, .seqlen_q = 5, .seqlen_kv = 5})
+          .tiles,
+      0);
+  EXPECT_EQ(
+      plan_launch(spec_of("head_dim: 64"), schedule, {.batch = 2, .heads = 1, .seqlen_q = 0, .seqlen_kv = 5})
+          .tiles,
+      0);
 }
 
 TEST(LaunchPlan, RefusesWhatNoLaunchCanHold) {
   const Schedule schedule{Family::sm80, 64, 32, 4, 2, false};
-  const auto plan = [&](LaunchShape shape) { return plan_launch(spec_of("head_dim: 64"), schedule, shape).tiles; };
+  const auto plan = [&](LaunchShape shape) {
+    return plan_launch(spec_of("head_dim: 64"), schedule, shape).tiles;
+  };
   EXPECT_THROW(plan({.batch = -1, .heads = 1, .seqlen_q = 1, .seqlen_kv = 1}), Error);
   EXPECT_THROW(plan({.batch = 1, .heads = 1, .seqlen_q = 1, .seqlen_kv = int64_t{1} << 31}), Error);
   EXPECT_THROW(plan({.batch = 1 << 30, .heads = 1 << 30, .seqlen_q = 1 << 30, .seqlen_kv = 1}), Error);

@@ -14,11 +14,12 @@ TEST(Target, EveryDeviceGetsAnExactNamePtxOrAReason) {
     const char* name;  // null: refused
     bool as_ptx;
   };
-  for (const Row& row : {Row{7, 5, nullptr, false}, Row{8, 0, "sm_80", false}, Row{8, 6, "sm_86", false},
-                         Row{8, 7, "sm_87", false}, Row{8, 8, "sm_86", true}, Row{8, 9, "sm_89", false},
-                         Row{9, 0, "sm_90a", false}, Row{10, 0, "sm_100a", false}, Row{10, 3, "sm_103a", false},
-                         Row{11, 0, "sm_86", true}, Row{12, 0, "sm_120a", false}, Row{12, 1, "sm_121a", false},
-                         Row{13, 0, "sm_86", true}}) {
+  for (const Row& row :
+       {Row{7, 5, nullptr, false}, Row{8, 0, "sm_80", false}, Row{8, 6, "sm_86", false},
+        Row{8, 7, "sm_87", false}, Row{8, 8, "sm_86", true}, Row{8, 9, "sm_89", false},
+        Row{9, 0, "sm_90a", false}, Row{10, 0, "sm_100a", false}, Row{10, 3, "sm_103a", false},
+        Row{11, 0, "sm_86", true}, Row{12, 0, "sm_120a", false}, Row{12, 1, "sm_121a", false},
+        Row{13, 0, "sm_86", true}}) {
     const TargetChoice choice = target_for_device(row.major, row.minor);
     SCOPED_TRACE(std::to_string(row.major) + "." + std::to_string(row.minor));
     ASSERT_EQ(choice.target == nullptr, row.name == nullptr);

@@ -1,4 +1,5 @@
-// The sm90 family's kernels on the simulator of a Hopper GPU: the grid of every family, and its own schedules.
+// The sm90 family's kernels on the simulator of a Hopper GPU: the grid of every family, and its own
+// schedules.
 #include "tests/support/attention_grid.h"
 
 namespace tilewright {

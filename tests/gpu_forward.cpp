@@ -35,7 +35,8 @@ TEST_P(GpuForward, MatchesReference) {
   for (const test::AttentionCase& attention : GetParam().cases) {
     if (attention.spec.find("family: sm90") != std::string::npos && !runtime.target().wgmma) continue;
     const std::string first = test::run_case(runtime, attention).out.live_bytes();
-    EXPECT_EQ(first, test::run_case(runtime, attention).out.live_bytes()) << attention.spec << ": two launches differ";
+    EXPECT_EQ(first, test::run_case(runtime, attention).out.live_bytes())
+        << attention.spec << ": two launches differ";
   }
 }
 
@@ -47,17 +48,24 @@ INSTANTIATE_TEST_SUITE_P(Sm90, GpuForward, testing::Values(test::hopper_schedule
 TEST(GpuForwardLarge, ManyTilesAndBatches) {
   if (std::string why; !cuda_device_available(&why)) GTEST_SKIP() << "no GPU: " << why;
   Runtime runtime(gpu_options());
-  for (const char* spec : {"{head_dim: 128, lse: true, mask: causal, gqa_ratio: 4}", "{head_dim: 64, lse: true}",
-                           "{head_dim: 256, lse: true, mask: {window: [200, 0]}, softcap: 50}",
-                           "{head_dim: 128, lse: true, mask: causal, gqa_ratio: 4, blocks: {family: sm80}}"})
-    test::run_case(runtime, {.spec = spec, .batch = 3, .heads_kv = 2, .seqlen_q = 777, .seqlen_kv = 1021, .data = test::Data::outliers});
+  for (const char* spec :
+       {"{head_dim: 128, lse: true, mask: causal, gqa_ratio: 4}", "{head_dim: 64, lse: true}",
+        "{head_dim: 256, lse: true, mask: {window: [200, 0]}, softcap: 50}",
+        "{head_dim: 128, lse: true, mask: causal, gqa_ratio: 4, blocks: {family: sm80}}"})
+    test::run_case(runtime, {.spec = spec,
+                             .batch = 3,
+                             .heads_kv = 2,
+                             .seqlen_q = 777,
+                             .seqlen_kv = 1021,
+                             .data = test::Data::outliers});
 }
 
 // Case E5: blocks of one launch beyond 65535, the first and the last head right.
 TEST(GpuForwardLarge, MoreHeadsThanGridRows) {
   if (std::string why; !cuda_device_available(&why)) GTEST_SKIP() << "no GPU: " << why;
   Runtime runtime(gpu_options());
-  test::run_case(runtime, {.spec = "{head_dim: 8, lse: true}", .heads_kv = 70000, .seqlen_q = 1, .seqlen_kv = 3});
+  test::run_case(runtime,
+                 {.spec = "{head_dim: 8, lse: true}", .heads_kv = 70000, .seqlen_q = 1, .seqlen_kv = 3});
 }
 
 }  // namespace

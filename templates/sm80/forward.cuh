@@ -1,4 +1,5 @@
-// The forward kernel: one block computes one tile of query rows of one head, from the last visible key to the first.
+// The forward kernel: one block computes one tile of query rows of one head, from the last visible key to the
+// first.
 
 /// This thread's place in the next tile of K and of V; both walk down.
 struct KeyValueSource {
@@ -6,16 +7,21 @@ struct KeyValueSource {
   const u16* v;
 };
 
-/// Starts loading tile `j` unless the walk ends before it. Only the last tile of the sequence, the first loaded, is `partial`.
+/// Starts loading tile `j` unless the walk ends before it. Only the last tile of the sequence, the first
+/// loaded, is `partial`.
 template <bool partial>
-__device__ __forceinline__ void load_keys(const ForwardParameters& p, KeyValueSource& source, u32 tile, int j, int begin) {
-  if (j >= begin) load_tile<block_n, head_dim_qk, partial>(tile, source.k, p.k.row_stride, p.seqlen_kv - j * block_n);
+__device__ __forceinline__ void load_keys(const ForwardParameters& p, KeyValueSource& source, u32 tile, int j,
+                                          int begin) {
+  if (j >= begin)
+    load_tile<block_n, head_dim_qk, partial>(tile, source.k, p.k.row_stride, p.seqlen_kv - j * block_n);
   source.k -= block_n * p.k.row_stride;
 }
 
 template <bool partial>
-__device__ __forceinline__ void load_values(const ForwardParameters& p, KeyValueSource& source, u32 tile, int j, int begin) {
-  if (j >= begin) load_tile<block_n, head_dim_v, partial>(tile, source.v, p.v.row_stride, p.seqlen_kv - j * block_n);
+__device__ __forceinline__ void load_values(const ForwardParameters& p, KeyValueSource& source, u32 tile,
+                                            int j, int begin) {
+  if (j >= begin)
+    load_tile<block_n, head_dim_v, partial>(tile, source.v, p.v.row_stride, p.seqlen_kv - j * block_n);
   source.v -= block_n * p.v.row_stride;
 }
 
@@ -31,17 +37,19 @@ __device__ __forceinline__ BlockPlace block_place(const ForwardParameters& p) {
   BlockPlace place;
   place.batch = head_index / p.heads;
   place.head = head_index % p.heads;
-  // Under a causal mask the last rows have the most keys: they start first, so that the short tiles fill the gaps at the end.
+  // Under a causal mask the last rows have the most keys: they start first, so that the short tiles fill the
+  // gaps at the end.
   place.row = (limited_right ? p.m_tiles - 1 - m_tile : m_tile) * block_m;
   place.head_index = head_index;
   return place;
 }
 
 extern "C" __global__ void __launch_bounds__(threads, blocks_per_sm)
-attention_forward(const __grid_constant__ ForwardParameters p) {
+    attention_forward(const __grid_constant__ ForwardParameters p) {
   const BlockPlace place = block_place(p);
   const int row = place.row, kv_head = place.head / gqa_ratio;
-  const u16* q = (const u16*)p.q.data + place.batch * p.q.batch_stride + place.head * p.q.head_stride + row * p.q.row_stride;
+  const u16* q = (const u16*)p.q.data + place.batch * p.q.batch_stride + place.head * p.q.head_stride +
+                 row * p.q.row_stride;
   const u16* k = (const u16*)p.k.data + place.batch * p.k.batch_stride + kv_head * p.k.head_stride;
   const u16* v = (const u16*)p.v.data + place.batch * p.v.batch_stride + kv_head * p.v.head_stride;
 
@@ -54,7 +62,8 @@ attention_forward(const __grid_constant__ ForwardParameters p) {
   constexpr int stage_bytes = key_tile_bytes + value_tile_bytes;
 
   // Groups of copies are closed also when there is no tile left to load: their count tells what has landed.
-  load_tile<block_m, head_dim_qk, true>(query_tile, tile_source<head_dim_qk>(q, p.q.row_stride), p.q.row_stride, p.seqlen_q - row);
+  load_tile<block_m, head_dim_qk, true>(query_tile, tile_source<head_dim_qk>(q, p.q.row_stride),
+                                        p.q.row_stride, p.seqlen_q - row);
   load_keys<true>(p, source, ring, last, tiles.begin);
   load_values<true>(p, source, ring + key_tile_bytes, last, tiles.begin);
   copy_async_commit();
@@ -92,7 +101,8 @@ attention_forward(const __grid_constant__ ForwardParameters p) {
     // A dozen swizzled addresses follow from these two: cheaper to compute again than to hold.
     const u32 tile = opaque(ring + stage * stage_bytes), query = query_address(opaque(query_tile));
     copy_async_wait<groups_in_flight>();
-    block_barrier();  // tile j is there for all, and all have left tile j + 1, whose place the next load takes
+    block_barrier();  // tile j is there for all, and all have left tile j + 1, whose place the next load
+                      // takes
     if (stages > 1) {
       const u32 free_stage = ring + (stage == 0 ? stages - 1 : stage - 1) * stage_bytes;
       load_keys<false>(p, source, free_stage, j - (stages - 1), tiles.begin);

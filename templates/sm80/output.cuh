@@ -8,12 +8,14 @@ __device__ __forceinline__ u32 value_address(u32 value_tile) {
 
 /// Fragment of keys [16 k, 16 k + 16), columns [16 n, 16 n + 16).
 __device__ __forceinline__ void load_value_fragment(u32 (&fragment)[4], u32 value, int k, int n) {
-  load_matrix_x4_transposed(fragment, advance_chunks(value, columns_v, n * 2) + k * 16 * row_bytes(columns_v));
+  load_matrix_x4_transposed(fragment,
+                            advance_chunks(value, columns_v, n * 2) + k * 16 * row_bytes(columns_v));
 }
 
 /// The accumulator layout of the scores is the A operand's layout of the next product.
 __device__ __forceinline__ void accumulate_output(float (&output)[m_fragments][columns_v / 8][4],
-                                                  float (&probabilities)[m_fragments][n_fragments][4], u32 value) {
+                                                  float (&probabilities)[m_fragments][n_fragments][4],
+                                                  u32 value) {
   constexpr int per_k = columns_v / 16, steps = block_n / 16 * per_k, slots = lookahead + 1;
   u32 a[m_fragments][4], b[slots][4];
 #pragma unroll
@@ -31,8 +33,7 @@ __device__ __forceinline__ void accumulate_output(float (&output)[m_fragments][c
           a[m][e] = pack_element(pair[e % 2 * 2], pair[e % 2 * 2 + 1]);
         }
     }
-    if (ahead < steps)
-      load_value_fragment(b[ahead % slots], value, ahead / per_k, ahead % per_k);
+    if (ahead < steps) load_value_fragment(b[ahead % slots], value, ahead / per_k, ahead % per_k);
     const u32(&values)[4] = b[i % slots];
 #pragma unroll
     for (int m = 0; m < m_fragments; ++m) {
@@ -43,7 +44,8 @@ __device__ __forceinline__ void accumulate_output(float (&output)[m_fragments][c
 }
 
 /// `row` is the warp's first query row; `out` and `lse` point at the head's row 0.
-__device__ __forceinline__ void store_output(const ForwardParameters& p, float (&output)[m_fragments][columns_v / 8][4],
+__device__ __forceinline__ void store_output(const ForwardParameters& p,
+                                             float (&output)[m_fragments][columns_v / 8][4],
                                              SoftmaxState& state, u16* out, float* lse, int row) {
   const int lane = thread_index() % 32;
 #pragma unroll
@@ -60,8 +62,9 @@ __device__ __forceinline__ void store_output(const ForwardParameters& p, float (
       u16* to = out + my_row * p.out.row_stride + lane % 4 * 8;
       if (with_lse && live && lane % 4 == 0 && lse) {
         const float scale = with_softcap ? 1.0f : p.scale;
-        global_store_float(lse + my_row, sees_no_key ? minus_infinity
-                                                     : state.maximum[m][half] * scale + log2_approximate(sum) * ln_2);
+        global_store_float(lse + my_row, sees_no_key
+                                             ? minus_infinity
+                                             : state.maximum[m][half] * scale + log2_approximate(sum) * ln_2);
       }
 #pragma unroll
       for (int group = 0; group < (columns_v + 31) / 32; ++group) {
@@ -69,9 +72,10 @@ __device__ __forceinline__ void store_output(const ForwardParameters& p, float (
 #pragma unroll
         for (int i = 0; i < 4; ++i) {
           const int n = group * 4 + i;
-          word[i] = n < columns_v / 8 ? pack_element(output[m][n < columns_v / 8 ? n : 0][half * 2] * factor,
-                                                     output[m][n < columns_v / 8 ? n : 0][half * 2 + 1] * factor)
-                                      : 0u;
+          word[i] = n < columns_v / 8
+                        ? pack_element(output[m][n < columns_v / 8 ? n : 0][half * 2] * factor,
+                                       output[m][n < columns_v / 8 ? n : 0][half * 2 + 1] * factor)
+                        : 0u;
         }
         transpose_quad(word);
         if (live && (head_dim_v % 32 == 0 || group * 32 + lane % 4 * 8 < head_dim_v))

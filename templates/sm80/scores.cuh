@@ -6,14 +6,16 @@ constexpr int n_fragments = block_n / 8;
 
 constexpr int query_fragments = query_in_registers ? columns_qk / 16 : 1;
 
-/// Steps between reading an operand fragment and the product that takes it. 1 to 4 run equally fast on the H200 (ptxas
-/// moves the reads about itself); with 3 no shipped spec spills on any target, with 1 and 2 some do.
+/// Steps between reading an operand fragment and the product that takes it. 1 to 4 run equally fast on the
+/// H200 (ptxas moves the reads about itself); with 3 no shipped spec spills on any target, with 1 and 2 some
+/// do.
 constexpr int lookahead = 3;
 
 /// Q as the A operand: lane i holds the address of row i % 16, chunk i / 16.
 __device__ __forceinline__ u32 query_address(u32 query_tile) {
   const int lane = thread_index() % 32, warp = thread_index() / 32, row = lane % 16;
-  return query_tile + (warp * m_fragments * 16 + row) * row_bytes(columns_qk) + (lane / 16 ^ swizzle(columns_qk, row)) * 16;
+  return query_tile + (warp * m_fragments * 16 + row) * row_bytes(columns_qk) +
+         (lane / 16 ^ swizzle(columns_qk, row)) * 16;
 }
 
 __device__ __forceinline__ void load_query_fragment(u32 (&fragment)[m_fragments][4], u32 query, int k) {
@@ -34,8 +36,8 @@ __device__ __forceinline__ void load_key_fragment(u32 (&fragment)[4], u32 key, i
 }
 
 /// Products of one step of 16 columns with 16 keys; the first step of a sum overwrites the scores.
-__device__ __forceinline__ void multiply_keys(float (&scores)[m_fragments][n_fragments][4], const u32 (*queries)[4],
-                                              const u32 (&keys)[4], int k, int n) {
+__device__ __forceinline__ void multiply_keys(float (&scores)[m_fragments][n_fragments][4],
+                                              const u32 (*queries)[4], const u32 (&keys)[4], int k, int n) {
 #pragma unroll
   for (int m = 0; m < m_fragments; ++m) {
     const u32 a[4] = {queries[m][0], queries[m][1], queries[m][2], queries[m][3]};
@@ -49,8 +51,8 @@ __device__ __forceinline__ void multiply_keys(float (&scores)[m_fragments][n_fra
   }
 }
 
-/// `held` is Q in registers; otherwise Q is read from shared memory again. Operand fragments are read `lookahead` steps
-/// before the product that takes them.
+/// `held` is Q in registers; otherwise Q is read from shared memory again. Operand fragments are read
+/// `lookahead` steps before the product that takes them.
 __device__ __forceinline__ void compute_scores(float (&scores)[m_fragments][n_fragments][4],
                                                const u32 (&held)[query_fragments][m_fragments][4], u32 query,
                                                u32 key) {
@@ -63,15 +65,16 @@ __device__ __forceinline__ void compute_scores(float (&scores)[m_fragments][n_fr
 #pragma unroll
   for (int i = 0; i < steps; ++i) {
     const int k = i / per_k, n = i % per_k * 2, ahead = i + lookahead;
-    if (!query_in_registers && n == 0 && k + 1 < columns_qk / 16) load_query_fragment(a[(k + 1) % 2], query, k + 1);
-    if (ahead < steps)
-      load_key_fragment(b[ahead % slots], key, ahead % per_k, ahead / per_k);
-    multiply_keys(scores, query_in_registers ? held[query_in_registers ? k : 0] : a[k % 2], b[i % slots], k, n);
+    if (!query_in_registers && n == 0 && k + 1 < columns_qk / 16)
+      load_query_fragment(a[(k + 1) % 2], query, k + 1);
+    if (ahead < steps) load_key_fragment(b[ahead % slots], key, ahead % per_k, ahead / per_k);
+    multiply_keys(scores, query_in_registers ? held[query_in_registers ? k : 0] : a[k % 2], b[i % slots], k,
+                  n);
   }
 }
 
-/// score = cap * tanh(scale * score / cap), by tanh(x) = 1 - 2 / (exp(2x) + 1): absolute error near 2^-22, which
-/// tanh.approx (2^-11) does not reach.
+/// score = cap * tanh(scale * score / cap), by tanh(x) = 1 - 2 / (exp(2x) + 1): absolute error near 2^-22,
+/// which tanh.approx (2^-11) does not reach.
 __device__ __forceinline__ void cap_scores(float (&scores)[m_fragments][n_fragments][4], float scale) {
   const float factor = 2.0f * log2_e / softcap * scale;
 #pragma unroll
@@ -85,9 +88,10 @@ __device__ __forceinline__ void cap_scores(float (&scores)[m_fragments][n_fragme
       }
 }
 
-/// Sets the scores of keys that a row does not see to -inf. `row` is the warp's first query row, `key` the tile's first key.
-__device__ __forceinline__ void mask_scores(float (&scores)[m_fragments][n_fragments][4], const ForwardParameters& p,
-                                            int row, int key) {
+/// Sets the scores of keys that a row does not see to -inf. `row` is the warp's first query row, `key` the
+/// tile's first key.
+__device__ __forceinline__ void mask_scores(float (&scores)[m_fragments][n_fragments][4],
+                                            const ForwardParameters& p, int row, int key) {
   const int lane = thread_index() % 32, column = lane % 4 * 2;
   const KeyLimits limits = key_limits(p, row + lane / 4, key + column);
   const int keys_left = p.seqlen_kv - key - column;

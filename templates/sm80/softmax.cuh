@@ -1,6 +1,7 @@
 // Online softmax: a running maximum and sum per row, the output rescaled when the maximum moves.
 
-/// Per fragment of 16 rows, each thread keeps rows lane / 4 and lane / 4 + 8. `sum` is this thread's share of the row's sum.
+/// Per fragment of 16 rows, each thread keeps rows lane / 4 and lane / 4 + 8. `sum` is this thread's share of
+/// the row's sum.
 struct SoftmaxState {
   float maximum[m_fragments][2];
   float sum[m_fragments][2];
@@ -18,16 +19,20 @@ __device__ __forceinline__ void start_softmax(SoftmaxState& state) {
     }
 }
 
-/// The running maximum follows the true one only when it has fallen more than 8 (in powers of two) behind: until then
-/// probabilities stay below 2^8, the final division undoes the common factor exactly, and the output need not be rescaled.
+/// The running maximum follows the true one only when it has fallen more than 8 (in powers of two) behind:
+/// until then probabilities stay below 2^8, the final division undoes the common factor exactly, and the
+/// output need not be rescaled.
 constexpr float maximum_lag = 8.0f;
 
-/// Beyond this the rounding of scale * maximum would show (2^-14 in the exponent), and the maximum is taken off first.
+/// Beyond this the rounding of scale * maximum would show (2^-14 in the exponent), and the maximum is taken
+/// off first.
 constexpr float largest_fused_offset = 1024.0f;
 
 /// Scores become probabilities relative to the running maximum: 2^(scale_log2 * (score - maximum)).
-__device__ __forceinline__ void update_softmax(float (&scores)[m_fragments][n_fragments][4], SoftmaxState& state,
-                                               float (&output)[m_fragments][columns_v / 8][4], float scale_log2) {
+__device__ __forceinline__ void update_softmax(float (&scores)[m_fragments][n_fragments][4],
+                                               SoftmaxState& state,
+                                               float (&output)[m_fragments][columns_v / 8][4],
+                                               float scale_log2) {
   float row_maximum[m_fragments][2];
   bool lags = false;
 #pragma unroll
@@ -54,7 +59,8 @@ __device__ __forceinline__ void update_softmax(float (&scores)[m_fragments][n_fr
         const float correction = old == minus_infinity ? 0.0f : exp2_approximate((old - now) * scale_log2);
         state.maximum[m][half] = now;
         state.sum[m][half] *= correction;
-        large |= now * scale_log2 > largest_fused_offset || (now * scale_log2 < -largest_fused_offset && now != minus_infinity);
+        large |= now * scale_log2 > largest_fused_offset ||
+                 (now * scale_log2 < -largest_fused_offset && now != minus_infinity);
 #pragma unroll
         for (int n = 0; n < columns_v / 8; ++n) {
           output[m][n][half * 2] *= correction;
@@ -94,7 +100,8 @@ __device__ __forceinline__ void update_softmax(float (&scores)[m_fragments][n_fr
       for (int n = 0; n < n_fragments; ++n)
 #pragma unroll
         for (int e = 0; e < 2; ++e) {
-          const float probability = exp2_approximate(scores[m][n][half * 2 + e] * scale_log2 + offset[m][half]);
+          const float probability =
+              exp2_approximate(scores[m][n][half * 2 + e] * scale_log2 + offset[m][half]);
           scores[m][n][half * 2 + e] = probability;
           sum += probability;
         }

@@ -1,20 +1,23 @@
 // A consumer: a warpgroup that computes 64 query rows of each of the block's tiles.
 
-/// What stays the same for a consumer over all its tiles. Descriptors are the low words; see warpgroup_descriptor.
+/// What stays the same for a consumer over all its tiles. Descriptors are the low words; see
+/// warpgroup_descriptor.
 struct Consumer {
   int group;
   u32 query, keys, values;
 };
 
-/// Low word of a descriptor of a 128-byte-swizzled operand: address and, between panels of a transposed one, leading offset,
-/// in 16-byte units (9.7.15.5.1.2). The high word is constant: 1024 bytes between groups of 8 rows, swizzle mode 1.
+/// Low word of a descriptor of a 128-byte-swizzled operand: address and, between panels of a transposed one,
+/// leading offset, in 16-byte units (9.7.15.5.1.2). The high word is constant: 1024 bytes between groups of 8
+/// rows, swizzle mode 1.
 __device__ __forceinline__ u32 warpgroup_descriptor(u32 address, u32 leading_bytes) {
   return (address & 0x3ffff) / 16 | leading_bytes / 16 << 16;
 }
 
 /// First tile of keys: nothing to overlap with yet.
-__device__ __forceinline__ void attend_first(const HopperForwardParameters& p, const Layout& layout, const Consumer& me,
-                                             const RingPlace& place, int j, int row, bool only_tile, u32 (&probabilities)[block_n / 4],
+__device__ __forceinline__ void attend_first(const HopperForwardParameters& p, const Layout& layout,
+                                             const Consumer& me, const RingPlace& place, int j, int row,
+                                             bool only_tile, u32 (&probabilities)[block_n / 4],
                                              SoftmaxState& state, float scale_log2) {
   float scores[block_n / 2], nothing_yet[2], shift[2];
   barrier_wait(layout.key_full(place.stage), place.parity);
@@ -29,13 +32,14 @@ __device__ __forceinline__ void attend_first(const HopperForwardParameters& p, c
   pack_probabilities(probabilities, scores);
 }
 
-/// Scores of tile j are computed while the probabilities of tile j + 1 meet its values; the softmax of j runs under that
-/// product. Without the overlap a head dim of 128 runs at 0.88 of the speed. With ping-pong one group's products run
-/// under the other's softmax.
+/// Scores of tile j are computed while the probabilities of tile j + 1 meet its values; the softmax of j runs
+/// under that product. Without the overlap a head dim of 128 runs at 0.88 of the speed. With ping-pong one
+/// group's products run under the other's softmax.
 template <bool masked>
-__device__ __forceinline__ void attend(const HopperForwardParameters& p, const Layout& layout, const Consumer& me,
-                                       RingPlace& place, int j, int row, u32 (&probabilities)[block_n / 4],
-                                       float (&output)[head_dim_v / 2], SoftmaxState& state, float scale_log2) {
+__device__ __forceinline__ void attend(const HopperForwardParameters& p, const Layout& layout,
+                                       const Consumer& me, RingPlace& place, int j, int row,
+                                       u32 (&probabilities)[block_n / 4], float (&output)[head_dim_v / 2],
+                                       SoftmaxState& state, float scale_log2) {
   const RingPlace values = place;
   advance(place);
   float scores[block_n / 2], correction[2];
@@ -57,7 +61,8 @@ __device__ __forceinline__ void attend(const HopperForwardParameters& p, const L
 }
 
 __device__ __forceinline__ void consume(const HopperForwardParameters& p, const Layout& layout, int group) {
-  const Consumer me = {group, warpgroup_descriptor(layout.query(group), 16), warpgroup_descriptor(layout.key(0), 16),
+  const Consumer me = {group, warpgroup_descriptor(layout.query(group), 16),
+                       warpgroup_descriptor(layout.key(0), 16),
                        warpgroup_descriptor(layout.value(0), panel_bytes)};
   const int thread = thread_index() % 128;
   const int row_in_tile = group * group_rows + thread / 32 * 16 + thread % 32 / 4;
@@ -67,8 +72,8 @@ __device__ __forceinline__ void consume(const HopperForwardParameters& p, const 
   int index = block_index();
 #pragma unroll 1
   for (int round = 0; index < p.tiles; ++round) {
-    // What the loops count with goes through uniform(): a single value that the compiler cannot prove equal in all lanes
-    // puts the loop's descriptors into vector registers, for 2 to 6 % of the cycles.
+    // What the loops count with goes through uniform(): a single value that the compiler cannot prove equal
+    // in all lanes puts the loop's descriptors into vector registers, for 2 to 6 % of the cycles.
     const Tile tile = tile_at(p, index);
     KeyTiles keys = key_tiles(p.forward, tile.row);
     keys = {uniform(keys.begin), uniform(keys.end), uniform(keys.full_begin), uniform(keys.full_end)};
@@ -83,10 +88,12 @@ __device__ __forceinline__ void consume(const HopperForwardParameters& p, const 
     int j = keys.end - 1;
     if (j >= keys.begin) {
       u32 probabilities[block_n / 4];
-      attend_first(p, layout, me, place, j, row, keys.end - keys.begin == 1, probabilities, state, scale_log2);
+      attend_first(p, layout, me, place, j, row, keys.end - keys.begin == 1, probabilities, state,
+                   scale_log2);
       --j;
       do {
-        // Without a mask only the first tile, the last of the sequence, can be partial: a third less to compile.
+        // Without a mask only the first tile, the last of the sequence, can be partial: a third less to
+        // compile.
         if (limited_left || limited_right) {
 #pragma unroll 1
           for (; j >= keys.begin && (j >= keys.full_end || j < keys.full_begin); --j)

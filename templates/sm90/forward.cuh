@@ -1,7 +1,8 @@
-// The forward kernel: a producer warp that feeds the copy engine, one to three consumer warpgroups that compute.
+// The forward kernel: a producer warp that feeds the copy engine, one to three consumer warpgroups that
+// compute.
 
 extern "C" __global__ void __launch_bounds__(threads, 1)
-attention_forward(const __grid_constant__ HopperForwardParameters p) {
+    attention_forward(const __grid_constant__ HopperForwardParameters p) {
   const Layout layout = {shared_base()};
   const int warpgroup = uniform(thread_index() / 128);
   if (thread_index() == 0) initialize_barriers(layout);

@@ -1,5 +1,5 @@
-// Shared memory: Q per consumer group, the rings of K and V, barriers. A tile is a row of panels, 64 columns (128 bytes)
-// wide, swizzled by the copy engine; the last panel is filled up with zeros.
+// Shared memory: Q per consumer group, the rings of K and V, barriers. A tile is a row of panels, 64 columns
+// (128 bytes) wide, swizzled by the copy engine; the last panel is filled up with zeros.
 
 constexpr int panels_qk = (head_dim_qk + 63) / 64;
 
@@ -17,21 +17,36 @@ constexpr int key_bytes = panels_qk * panel_bytes;
 
 constexpr int value_bytes = panels_v * panel_bytes;
 
-/// Offsets from the start of shared memory. Full barriers: the copy engine has brought a tile; empty: the consumers have left it.
+/// Offsets from the start of shared memory. Full barriers: the copy engine has brought a tile; empty: the
+/// consumers have left it.
 struct Layout {
   u32 base;
   __device__ __forceinline__ u32 query(int group) const { return base + group * query_bytes; }
-  __device__ __forceinline__ u32 key(int stage) const { return base + consumers * query_bytes + stage * key_bytes; }
+  __device__ __forceinline__ u32 key(int stage) const {
+    return base + consumers * query_bytes + stage * key_bytes;
+  }
   __device__ __forceinline__ u32 value(int stage) const { return key(stages) + stage * value_bytes; }
   __device__ __forceinline__ u32 barriers() const { return value(stages); }
   __device__ __forceinline__ u32 query_full(int group) const { return barriers() + 8 * group; }
   __device__ __forceinline__ u32 query_empty(int group) const { return barriers() + 8 * (consumers + group); }
-  __device__ __forceinline__ u32 key_full(int stage) const { return barriers() + 8 * (2 * consumers + stage); }
-  __device__ __forceinline__ u32 key_empty(int stage) const { return barriers() + 8 * (2 * consumers + stages + stage); }
-  __device__ __forceinline__ u32 value_full(int stage) const { return barriers() + 8 * (2 * consumers + 2 * stages + stage); }
-  __device__ __forceinline__ u32 value_empty(int stage) const { return barriers() + 8 * (2 * consumers + 3 * stages + stage); }
-  __device__ __forceinline__ u32 tile_full(int slot) const { return barriers() + 8 * (2 * consumers + 4 * stages + slot); }
-  __device__ __forceinline__ u32 tile_slot(int slot) const { return barriers() + 8 * (2 * consumers + 4 * stages + 2) + 16 * slot; }
+  __device__ __forceinline__ u32 key_full(int stage) const {
+    return barriers() + 8 * (2 * consumers + stage);
+  }
+  __device__ __forceinline__ u32 key_empty(int stage) const {
+    return barriers() + 8 * (2 * consumers + stages + stage);
+  }
+  __device__ __forceinline__ u32 value_full(int stage) const {
+    return barriers() + 8 * (2 * consumers + 2 * stages + stage);
+  }
+  __device__ __forceinline__ u32 value_empty(int stage) const {
+    return barriers() + 8 * (2 * consumers + 3 * stages + stage);
+  }
+  __device__ __forceinline__ u32 tile_full(int slot) const {
+    return barriers() + 8 * (2 * consumers + 4 * stages + slot);
+  }
+  __device__ __forceinline__ u32 tile_slot(int slot) const {
+    return barriers() + 8 * (2 * consumers + 4 * stages + 2) + 16 * slot;
+  }
 };
 
 __device__ __forceinline__ void initialize_barriers(const Layout& layout) {

@@ -1,5 +1,5 @@
-// The output of a tile, normalised and stored straight from registers: staging it through shared memory holds back the
-// next Q and costs up to 10 % at 1k keys.
+// The output of a tile, normalised and stored straight from registers: staging it through shared memory holds
+// back the next Q and costs up to 10 % at 1k keys.
 
 /// Natural logarithm of a row's sum of exponentials. The offset stands for the maximum as it was rounded.
 __device__ __forceinline__ float log_sum_exp(const SoftmaxState& state, int half, float sum) {
@@ -7,8 +7,8 @@ __device__ __forceinline__ float log_sum_exp(const SoftmaxState& state, int half
 }
 
 /// `row` is this thread's first row, the other is 8 below.
-__device__ __forceinline__ void store_output(const ForwardParameters& p, float (&output)[head_dim_v / 2], SoftmaxState& state,
-                                             const Tile& tile, int row) {
+__device__ __forceinline__ void store_output(const ForwardParameters& p, float (&output)[head_dim_v / 2],
+                                             SoftmaxState& state, const Tile& tile, int row) {
   const int quarter = thread_index() % 4;
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
@@ -23,8 +23,8 @@ __device__ __forceinline__ void store_output(const ForwardParameters& p, float (
       global_store_float(p.lse + ((long long)tile.batch * p.heads + tile.head) * p.seqlen_q + my_row,
                          sees_no_key ? minus_infinity : log_sum_exp(state, half, sum));
     }
-    u16* to = (u16*)p.out.data + tile.batch * p.out.batch_stride + tile.head * p.out.head_stride + my_row * p.out.row_stride +
-              quarter * 8;
+    u16* to = (u16*)p.out.data + tile.batch * p.out.batch_stride + tile.head * p.out.head_stride +
+              my_row * p.out.row_stride + quarter * 8;
 #pragma unroll
     for (int group = 0; group < (head_dim_v + 31) / 32; ++group) {
       u32 word[4];

@@ -1,35 +1,36 @@
 // The producer: one thread that keeps the copy engine ahead of the consumers.
 
-__device__ __forceinline__ void load_query(const HopperForwardParameters& p, const Layout& layout, int group, const Tile& tile) {
+__device__ __forceinline__ void load_query(const HopperForwardParameters& p, const Layout& layout, int group,
+                                           const Tile& tile) {
   barrier_arrive_expecting(layout.query_full(group), query_bytes);
 #pragma unroll
   for (int panel = 0; panel < panels_qk; ++panel)
-    tensor_load(layout.query(group) + panel * query_panel_bytes, &p.q_map, layout.query_full(group), panel * 64,
-                tile.row + group * group_rows, tile.head, tile.batch);
+    tensor_load(layout.query(group) + panel * query_panel_bytes, &p.q_map, layout.query_full(group),
+                panel * 64, tile.row + group * group_rows, tile.head, tile.batch);
 }
 
-__device__ __forceinline__ void load_keys(const HopperForwardParameters& p, const Layout& layout, const RingPlace& place, int key,
-                                          const Tile& tile) {
+__device__ __forceinline__ void load_keys(const HopperForwardParameters& p, const Layout& layout,
+                                          const RingPlace& place, int key, const Tile& tile) {
   barrier_wait(layout.key_empty(place.stage), place.parity ^ 1);
   barrier_arrive_expecting(layout.key_full(place.stage), key_bytes);
 #pragma unroll
   for (int panel = 0; panel < panels_qk; ++panel)
-    tensor_load(layout.key(place.stage) + panel * panel_bytes, &p.k_map, layout.key_full(place.stage), panel * 64, key,
-                tile.head / gqa_ratio, tile.batch);
+    tensor_load(layout.key(place.stage) + panel * panel_bytes, &p.k_map, layout.key_full(place.stage),
+                panel * 64, key, tile.head / gqa_ratio, tile.batch);
 }
 
-__device__ __forceinline__ void load_values(const HopperForwardParameters& p, const Layout& layout, const RingPlace& place, int key,
-                                            const Tile& tile) {
+__device__ __forceinline__ void load_values(const HopperForwardParameters& p, const Layout& layout,
+                                            const RingPlace& place, int key, const Tile& tile) {
   barrier_wait(layout.value_empty(place.stage), place.parity ^ 1);
   barrier_arrive_expecting(layout.value_full(place.stage), value_bytes);
 #pragma unroll
   for (int panel = 0; panel < panels_v; ++panel)
-    tensor_load(layout.value(place.stage) + panel * panel_bytes, &p.v_map, layout.value_full(place.stage), panel * 64, key,
-                tile.head / gqa_ratio, tile.batch);
+    tensor_load(layout.value(place.stage) + panel * panel_bytes, &p.v_map, layout.value_full(place.stage),
+                panel * 64, key, tile.head / gqa_ratio, tile.batch);
 }
 
-/// Per tile: the last K, then Q, then K one tile ahead of V, as the consumers take them. The loops stay rolled: unrolled
-/// they spill at the producer's few registers.
+/// Per tile: the last K, then Q, then K one tile ahead of V, as the consumers take them. The loops stay
+/// rolled: unrolled they spill at the producer's few registers.
 __device__ __forceinline__ void produce(const HopperForwardParameters& p, const Layout& layout) {
   RingPlace place = {0, 0};
   int index = block_index();

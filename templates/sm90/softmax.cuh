@@ -1,11 +1,13 @@
-// Online softmax over a warpgroup's accumulator: thread t of the group holds, of rows t / 4 % 8 + 16 * (t / 32) and 8 below,
-// two neighbouring columns of every eight: element 4 i + 2 half + e is column 8 i + 2 (t % 4) + e of row half.
+// Online softmax over a warpgroup's accumulator: thread t of the group holds, of rows t / 4 % 8 + 16 * (t /
+// 32) and 8 below, two neighbouring columns of every eight: element 4 i + 2 half + e is column 8 i + 2 (t %
+// 4) + e of row half.
 
-/// Exponents are computed as scale_log2 * score + offset, one fused multiply-add, where offset = -scale_log2 * maximum is
-/// rounded. All of a row carries the same factor 2^rounding, which the final division undoes; it does harm only when it
-/// overflows, for scores far beyond sense (largest_offset). A row that gets there within its only tile of keys is shifted by
-/// its maximum first, exactly; any other becomes NaN, since a branch in the main loop, where products are in flight, costs
-/// 5 to 8 % of its speed, and so does a factor that is not a constant.
+/// Exponents are computed as scale_log2 * score + offset, one fused multiply-add, where offset = -scale_log2
+/// * maximum is rounded. All of a row carries the same factor 2^rounding, which the final division undoes; it
+/// does harm only when it overflows, for scores far beyond sense (largest_offset). A row that gets there
+/// within its only tile of keys is shifted by its maximum first, exactly; any other becomes NaN, since a
+/// branch in the main loop, where products are in flight, costs 5 to 8 % of its speed, and so does a factor
+/// that is not a constant.
 struct SoftmaxState {
   float maximum[2];
   float offset[2];  // +inf: no key seen yet
@@ -24,7 +26,8 @@ __device__ __forceinline__ void start_softmax(SoftmaxState& state) {
 /// Fp16 probabilities overflow at 2^16 and lose bits below 2^-14.
 constexpr float largest_offset = element_is_bf16 ? 1073741824.0f : 33554432.0f;
 
-__device__ __forceinline__ void mask_scores(float (&scores)[block_n / 2], const ForwardParameters& p, int row, int key) {
+__device__ __forceinline__ void mask_scores(float (&scores)[block_n / 2], const ForwardParameters& p, int row,
+                                            int key) {
   const int column = thread_index() % 4 * 2;
   const KeyLimits limits = key_limits(p, row, key + column);
   const int keys_left = p.seqlen_kv - key - column;
@@ -35,12 +38,13 @@ __device__ __forceinline__ void mask_scores(float (&scores)[block_n / 2], const 
     for (int i = 0; i < block_n / 8; ++i)
 #pragma unroll
       for (int e = 0; e < 2; ++e)
-        if (i * 8 + e >= high || (limited_left && i * 8 + e < limits.low + half * 8)) scores[4 * i + 2 * half + e] = minus_infinity;
+        if (i * 8 + e >= high || (limited_left && i * 8 + e < limits.low + half * 8))
+          scores[4 * i + 2 * half + e] = minus_infinity;
   }
 }
 
-/// score = cap * tanh(scale * score / cap), by tanh(x) = 1 - 2 / (exp(2x) + 1): absolute error near 2^-22, which
-/// tanh.approx (2^-11) does not reach.
+/// score = cap * tanh(scale * score / cap), by tanh(x) = 1 - 2 / (exp(2x) + 1): absolute error near 2^-22,
+/// which tanh.approx (2^-11) does not reach.
 __device__ __forceinline__ void cap_scores(float (&scores)[block_n / 2], float scale) {
   const float factor = 2.0f * log2_e / softcap * scale;
 #pragma unroll
@@ -50,9 +54,9 @@ __device__ __forceinline__ void cap_scores(float (&scores)[block_n / 2], float s
   }
 }
 
-/// With lazy_rescale the running maximum follows the true one only when it has fallen so far behind (in powers of two):
-/// probabilities stay below 2^8, and the output is rarely rescaled. It wins where the output is wide: 3 to 6 % at head dim
-/// 256, nothing at 128, and loses 1 to 2 % at 64.
+/// With lazy_rescale the running maximum follows the true one only when it has fallen so far behind (in
+/// powers of two): probabilities stay below 2^8, and the output is rarely rescaled. It wins where the output
+/// is wide: 3 to 6 % at head dim 256, nothing at 128, and loses 1 to 2 % at 64.
 constexpr float maximum_lag = 8.0f;
 
 /// Two independent chains for maxima and sums: one has too little to issue between its dependent steps.
@@ -76,18 +80,19 @@ __device__ __forceinline__ void row_maxima(float (&largest)[2], float (&scores)[
   }
 }
 
-/// Scores become probabilities relative to the running maximum; `correction` is the factor for the old output. `checked`: a
-/// row may have seen no key so far.
+/// Scores become probabilities relative to the running maximum; `correction` is the factor for the old
+/// output. `checked`: a row may have seen no key so far.
 template <bool checked>
-__device__ __forceinline__ void update_softmax(float (&scores)[block_n / 2], SoftmaxState& state, float (&correction)[2],
-                                               float scale_log2) {
+__device__ __forceinline__ void update_softmax(float (&scores)[block_n / 2], SoftmaxState& state,
+                                               float (&correction)[2], float scale_log2) {
   float largest[2], offset[2];
   row_maxima(largest, scores);
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
     largest[half] = maximum(largest[half], state.maximum[half]);
     if (lazy_rescale)
-      largest[half] = (largest[half] - state.maximum[half]) * scale_log2 > maximum_lag ? largest[half] : state.maximum[half];
+      largest[half] = (largest[half] - state.maximum[half]) * scale_log2 > maximum_lag ? largest[half]
+                                                                                       : state.maximum[half];
     offset[half] = checked && largest[half] == minus_infinity ? 0.0f : -largest[half] * scale_log2;
     correction[half] = exp2_approximate(offset[half] - state.offset[half]);
     state.sum[half] *= correction[half];
@@ -111,12 +116,14 @@ __device__ __forceinline__ void update_softmax(float (&scores)[block_n / 2], Sof
 }
 
 /// Before the first tile's softmax: rows with enormous scores are shifted by their maximum.
-__device__ __forceinline__ void shift_scores(float (&scores)[block_n / 2], float (&shift)[2], float scale_log2) {
+__device__ __forceinline__ void shift_scores(float (&scores)[block_n / 2], float (&shift)[2],
+                                             float scale_log2) {
   float largest[2];
   row_maxima(largest, scores);
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
-    const bool enormous = absolute(largest[half] * scale_log2) > largest_offset && largest[half] != minus_infinity;
+    const bool enormous =
+        absolute(largest[half] * scale_log2) > largest_offset && largest[half] != minus_infinity;
     shift[half] = enormous ? largest[half] : 0.0f;
   }
   if (shift[0] == 0.0f && shift[1] == 0.0f) return;
@@ -125,7 +132,8 @@ __device__ __forceinline__ void shift_scores(float (&scores)[block_n / 2], float
 }
 
 /// After it: the state speaks of the scores as they were; with more tiles to come a shifted row is lost.
-__device__ __forceinline__ void unshift(SoftmaxState& state, float (&shift)[2], bool only_tile, float scale_log2) {
+__device__ __forceinline__ void unshift(SoftmaxState& state, float (&shift)[2], bool only_tile,
+                                        float scale_log2) {
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
     state.maximum[half] += shift[half];

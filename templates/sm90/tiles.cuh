@@ -10,8 +10,8 @@ struct Tile {
   int batch;
 };
 
-/// Tiles are numbered by section (heads whose K and V fit L2 together), within it by rows, within those by head. Under a
-/// causal mask rows count from the end: the longest tiles come first.
+/// Tiles are numbered by section (heads whose K and V fit L2 together), within it by rows, within those by
+/// head. Under a causal mask rows count from the end: the longest tiles come first.
 __device__ __forceinline__ Tile tile_at(const HopperForwardParameters& p, int index) {
   const int heads = p.tiles / p.forward.m_tiles;
   const int per_section = p.section_heads * p.forward.m_tiles;
@@ -25,14 +25,15 @@ __device__ __forceinline__ Tile tile_at(const HopperForwardParameters& p, int in
   return tile;
 }
 
-/// Tiles are given out by a counter: the producer asks for the next one and passes it on through two slots of shared
-/// memory. Against a fixed assignment this is worth 7 % under a causal mask, and against a block for each tile, which
-/// leaves the tensor cores idle at its start and end, up to 13 % at 1k keys.
+/// Tiles are given out by a counter: the producer asks for the next one and passes it on through two slots of
+/// shared memory. Against a fixed assignment this is worth 7 % under a causal mask, and against a block for
+/// each tile, which leaves the tensor cores idle at its start and end, up to 13 % at 1k keys.
 __device__ __forceinline__ int next_tile(const HopperForwardParameters& p) {
   return p.counters ? global_add(p.counters, 1) + grid_blocks() : p.tiles;
 }
 
-/// The slot is free: its readers of two rounds ago have released Q of one round ago since, and the producer has waited for that.
+/// The slot is free: its readers of two rounds ago have released Q of one round ago since, and the producer
+/// has waited for that.
 __device__ __forceinline__ void publish_tile(const Layout& layout, int round, int index) {
   shared_store(layout.tile_slot(round % 2), index);
   barrier_arrive(layout.tile_full(round % 2));

@@ -10,13 +10,17 @@ std::vector<int64_t> contiguous(const AttentionSpec& spec, const std::vector<int
   return {rows * heads * columns, heads * columns, columns, 1};
 }
 
-double draw(const AttentionCase& attention, char tensor, int64_t column, int64_t head_dim, std::mt19937_64& random) {
+double draw(const AttentionCase& attention, char tensor, int64_t column, int64_t head_dim,
+            std::mt19937_64& random) {
   std::normal_distribution<double> normal;
   const double value = normal(random);
   switch (attention.data) {
-    case Data::normal: return value;
-    case Data::outliers: return random() % 50 == 0 ? 20 * value : value;
-    case Data::eighths: return static_cast<double>(static_cast<int64_t>(random() % 33) - 16) / 8;
+    case Data::normal:
+      return value;
+    case Data::outliers:
+      return random() % 50 == 0 ? 20 * value : value;
+    case Data::eighths:
+      return static_cast<double>(static_cast<int64_t>(random() % 33) - 16) / 8;
     case Data::near_minus:
       if (tensor == 'v') return value;
       if (column != 0) return 0.1 * value;
@@ -56,7 +60,8 @@ AttentionResult run_case(Runtime& runtime, const AttentionCase& attention) {
   const int64_t heads = attention.heads_kv * spec.gqa_ratio;
   const auto make = [&](char name, DataType type, int64_t rows, int64_t tensor_heads, int64_t columns) {
     std::vector<int64_t> shape = {attention.batch, rows, tensor_heads, columns};
-    std::vector<int64_t> strides = attention.strides ? attention.strides(name, shape) : std::vector<int64_t>{};
+    std::vector<int64_t> strides =
+        attention.strides ? attention.strides(name, shape) : std::vector<int64_t>{};
     if (strides.empty()) strides = contiguous(spec, shape);
     return GuardedTensor(type, shape, strides);
   };
@@ -84,13 +89,17 @@ AttentionResult run_case(Runtime& runtime, const AttentionCase& attention) {
   result.out.fetch(buffers[3]);
   result.lse.fetch(buffers[4]);
 
-  ForwardArguments host = {.q = result.q.host_view(), .k = result.k.host_view(), .v = result.v.host_view(),
-                           .out = result.out.host_view(), .softmax_scale = arguments.softmax_scale};
+  ForwardArguments host = {.q = result.q.host_view(),
+                           .k = result.k.host_view(),
+                           .v = result.v.host_view(),
+                           .out = result.out.host_view(),
+                           .softmax_scale = arguments.softmax_scale};
   if (spec.lse) host.lse = result.lse.host_view();
   result.verdict = compare_forward(spec, host);
   const std::string place = attention.spec + " batch " + std::to_string(attention.batch) + " kv heads " +
-                            std::to_string(attention.heads_kv) + " lengths " + std::to_string(attention.seqlen_q) + ", " +
-                            std::to_string(attention.seqlen_kv) + ", schedule " + describe(kernel->schedule());
+                            std::to_string(attention.heads_kv) + " lengths " +
+                            std::to_string(attention.seqlen_q) + ", " + std::to_string(attention.seqlen_kv) +
+                            ", schedule " + describe(kernel->schedule());
   EXPECT_TRUE(result.verdict.ok) << place << ": " << result.verdict.message;
   for (const GuardedTensor* tensor : {&result.q, &result.k, &result.v, &result.out, &result.lse})
     EXPECT_TRUE(tensor->guards_intact()) << place << ": bytes beside a tensor were written";

@@ -4,65 +4,97 @@ namespace tilewright::test {
 namespace {
 
 // Masks take turns over the head dims, so that every pair of neighbours in the grid differs in both.
-const std::vector<std::string> masks = {"none", "causal", "causal_top_left", "{window: [20, 0]}", "{window: [33, 7]}",
-                                        "{window: [inf, 5]}", "{window: [40, -8]}"};
+const std::vector<std::string> masks = {"none",
+                                        "causal",
+                                        "causal_top_left",
+                                        "{window: [20, 0]}",
+                                        "{window: [33, 7]}",
+                                        "{window: [inf, 5]}",
+                                        "{window: [40, -8]}"};
 
 GridGroup head_dims() {
   GridGroup group{"HeadDims", {}};
   int i = 0;
   for (int dim : {8, 16, 24, 32, 40, 64, 72, 80, 88, 96, 104, 112, 128, 136, 160, 192, 256}) {
     const std::string dtype = i % 2 ? "fp16" : "bf16";
-    group.cases.push_back({.spec = "{head_dim: " + std::to_string(dim) + ", dtype: " + dtype + ", lse: true, mask: " +
-                                   masks[i % masks.size()] + "}",
-                           .seqlen_q = 65, .seqlen_kv = 129});
+    group.cases.push_back({.spec = "{head_dim: " + std::to_string(dim) + ", dtype: " + dtype +
+                                   ", lse: true, mask: " + masks[i % masks.size()] + "}",
+                           .seqlen_q = 65,
+                           .seqlen_kv = 129});
     ++i;
   }
   for (const char* dims : {"{qk: 192, v: 128}", "{qk: 40, v: 72}", "{qk: 128, v: 24}", "{qk: 64, v: 256}"})
     group.cases.push_back({.spec = std::string("{lse: true, mask: causal, head_dim: ") + dims + "}",
-                           .seqlen_q = 70, .seqlen_kv = 70});
+                           .seqlen_q = 70,
+                           .seqlen_kv = 70});
   return group;
 }
 
 GridGroup lengths() {
   GridGroup group{"Lengths", {}};
   for (const std::string& mask : masks)
-    for (auto [q, kv] : std::vector<std::pair<int, int>>{{0, 5}, {5, 0}, {1, 1}, {63, 64}, {64, 63}, {65, 127}, {129, 65}, {200, 17}})
-      group.cases.push_back({.spec = "{head_dim: 64, lse: true, mask: " + mask + "}", .batch = 2, .seqlen_q = q, .seqlen_kv = kv});
+    for (auto [q, kv] : std::vector<std::pair<int, int>>{
+             {0, 5}, {5, 0}, {1, 1}, {63, 64}, {64, 63}, {65, 127}, {129, 65}, {200, 17}})
+      group.cases.push_back({.spec = "{head_dim: 64, lse: true, mask: " + mask + "}",
+                             .batch = 2,
+                             .seqlen_q = q,
+                             .seqlen_kv = kv});
   return group;
 }
 
 GridGroup ratios() {
   GridGroup group{"Ratios", {}};
   for (int ratio : {1, 2, 5, 6, 7, 12, 71})
-    group.cases.push_back({.spec = "{head_dim: 32, lse: true, mask: causal, gqa_ratio: " + std::to_string(ratio) + "}",
-                           .batch = 2, .heads_kv = 2, .seqlen_q = 33, .seqlen_kv = 47});
+    group.cases.push_back(
+        {.spec = "{head_dim: 32, lse: true, mask: causal, gqa_ratio: " + std::to_string(ratio) + "}",
+         .batch = 2,
+         .heads_kv = 2,
+         .seqlen_q = 33,
+         .seqlen_kv = 47});
   return group;
 }
 
 GridGroup scores() {
   GridGroup group{"Scores", {}};
   for (const char* dtype : {"bf16", "fp16"})
-    for (const char* keys : {"softcap: 15", "softmax_scale: 0.25", "softmax_scale: launch", "softcap: 50, softmax_scale: launch"})
+    for (const char* keys : {"softcap: 15", "softmax_scale: 0.25", "softmax_scale: launch",
+                             "softcap: 50, softmax_scale: launch"})
       for (Data data : {Data::normal, Data::outliers})
-        group.cases.push_back({.spec = std::string("{head_dim: 64, lse: true, mask: causal, dtype: ") + dtype + ", " + keys + "}",
-                               .seqlen_q = 90, .seqlen_kv = 150, .data = data});
+        group.cases.push_back({.spec = std::string("{head_dim: 64, lse: true, mask: causal, dtype: ") +
+                                       dtype + ", " + keys + "}",
+                               .seqlen_q = 90,
+                               .seqlen_kv = 150,
+                               .data = data});
   for (double level : {20.0, 200.0, 3000.0})
-    group.cases.push_back({.spec = "{head_dim: 64, lse: true, mask: causal, gqa_ratio: 7}", .seqlen_q = 40, .seqlen_kv = 104,
-                           .data = Data::near_minus, .level = level});
+    group.cases.push_back({.spec = "{head_dim: 64, lse: true, mask: causal, gqa_ratio: 7}",
+                           .seqlen_q = 40,
+                           .seqlen_kv = 104,
+                           .data = Data::near_minus,
+                           .level = level});
   return group;
 }
 
 GridGroup layouts() {
   GridGroup group{"Layouts", {}};
-  const auto add = [&](const char* layout, std::function<std::vector<int64_t>(char, const std::vector<int64_t>&)> strides) {
-    group.cases.push_back({.spec = std::string("{head_dim: 64, lse: true, mask: causal, gqa_ratio: 2, layout: ") + layout + "}",
-                           .batch = 2, .heads_kv = 2, .seqlen_q = 72, .seqlen_kv = 90, .strides = std::move(strides)});
+  const auto add = [&](const char* layout,
+                       std::function<std::vector<int64_t>(char, const std::vector<int64_t>&)> strides) {
+    group.cases.push_back(
+        {.spec = std::string("{head_dim: 64, lse: true, mask: causal, gqa_ratio: 2, layout: ") + layout + "}",
+         .batch = 2,
+         .heads_kv = 2,
+         .seqlen_q = 72,
+         .seqlen_kv = 90,
+         .strides = std::move(strides)});
   };
   add("bshd", nullptr);
   add("bhsd", nullptr);
   // One buffer of interleaved heads twice as wide, rows two apart, batches last.
-  add("bshd", [](char, const std::vector<int64_t>& s) { return std::vector<int64_t>{s[1] * s[2] * s[3] * 2, s[2] * s[3] * 2, s[3] * 2, 1}; });
-  add("bhsd", [](char, const std::vector<int64_t>& s) { return std::vector<int64_t>{s[3], s[0] * s[3], s[0] * s[1] * s[3], 1}; });
+  add("bshd", [](char, const std::vector<int64_t>& s) {
+    return std::vector<int64_t>{s[1] * s[2] * s[3] * 2, s[2] * s[3] * 2, s[3] * 2, 1};
+  });
+  add("bhsd", [](char, const std::vector<int64_t>& s) {
+    return std::vector<int64_t>{s[3], s[0] * s[3], s[0] * s[1] * s[3], 1};
+  });
   // K and V broadcast over the batch.
   add("bshd", [](char t, const std::vector<int64_t>& s) {
     return t == 'k' || t == 'v' ? std::vector<int64_t>{0, s[2] * s[3], s[3], 1} : std::vector<int64_t>{};
@@ -79,18 +111,21 @@ GridGroup schedules() {
         for (int stages : {1, 2, 3}) {
           if (m % (16 * warps) != 0 || m / warps > 32) continue;
           const bool held = ++i % 2;
-          group.cases.push_back({.spec = "{head_dim: 48, lse: true, mask: " + masks[i % masks.size()] + ", blocks: {m: " +
-                                         std::to_string(m) + ", n: " + std::to_string(n) + ", warps: " + std::to_string(warps) +
-                                         ", stages: " + std::to_string(stages) + ", query_in_registers: " +
-                                         (held ? "true" : "false") + "}}",
-                                 .seqlen_q = 75, .seqlen_kv = 141});
+          group.cases.push_back({.spec = "{head_dim: 48, lse: true, mask: " + masks[i % masks.size()] +
+                                         ", blocks: {m: " + std::to_string(m) + ", n: " + std::to_string(n) +
+                                         ", warps: " + std::to_string(warps) +
+                                         ", stages: " + std::to_string(stages) +
+                                         ", query_in_registers: " + (held ? "true" : "false") + "}}",
+                                 .seqlen_q = 75,
+                                 .seqlen_kv = 141});
         }
   return group;
 }
 
 }  // namespace
 
-// Lengths that leave the last consumers of a tile without rows, and heads enough for blocks to compute several tiles.
+// Lengths that leave the last consumers of a tile without rows, and heads enough for blocks to compute
+// several tiles.
 GridGroup hopper_schedules() {
   GridGroup group{"HopperSchedules", {}};
   int i = 0;
@@ -99,11 +134,15 @@ GridGroup hopper_schedules() {
       for (int stages : {1, 2, 3})
         for (const char* ping_pong : {"false", "true"}) {
           if (m == 64 && *ping_pong == 't') continue;
-          group.cases.push_back({.spec = "{head_dim: " + std::to_string(i % 2 ? 72 : 64) + ", lse: true, gqa_ratio: 2, mask: " +
-                                         masks[i % masks.size()] + ", blocks: {family: sm90, m: " + std::to_string(m) + ", n: " +
-                                         std::to_string(n) + ", stages: " + std::to_string(stages) + ", ping_pong: " + ping_pong +
-                                         "}}",
-                                 .batch = 2, .heads_kv = 2, .seqlen_q = 75 + 64 * (i % 3), .seqlen_kv = 141});
+          group.cases.push_back({.spec = "{head_dim: " + std::to_string(i % 2 ? 72 : 64) +
+                                         ", lse: true, gqa_ratio: 2, mask: " + masks[i % masks.size()] +
+                                         ", blocks: {family: sm90, m: " + std::to_string(m) +
+                                         ", n: " + std::to_string(n) + ", stages: " + std::to_string(stages) +
+                                         ", ping_pong: " + ping_pong + "}}",
+                                 .batch = 2,
+                                 .heads_kv = 2,
+                                 .seqlen_q = 75 + 64 * (i % 3),
+                                 .seqlen_kv = 141});
           ++i;
         }
   return group;

@@ -15,6 +15,8 @@ std::vector<GridGroup> attention_grid();
 /// Schedules of the sm90 family, which only a target with wgmma runs.
 GridGroup hopper_schedules();
 
-inline void PrintTo(const GridGroup& group, std::ostream* out) { *out << group.name; }
+inline void PrintTo(const GridGroup& group, std::ostream* out) {
+  *out << group.name;
+}
 
 }  // namespace tilewright::test
