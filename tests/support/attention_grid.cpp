@@ -122,6 +122,19 @@ GridGroup schedules() {
   return group;
 }
 
+// Every place of a mask's edges against the edges of tiles of 64 x 16, with windows wide enough for full
+// tiles: one wrongly taken for full or empty shows.
+GridGroup offsets() {
+  GridGroup group{"Offsets", {}};
+  for (const char* mask : {"causal", "{window: [100, 0]}", "{window: [90, 9]}"})
+    for (int shift = 0; shift <= 16; ++shift)
+      group.cases.push_back(
+          {.spec = std::string("{head_dim: 16, lse: true, blocks: {m: 64, n: 16}, mask: ") + mask + "}",
+           .seqlen_q = 140,
+           .seqlen_kv = 140 + shift});
+  return group;
+}
+
 }  // namespace
 
 // Lengths that leave the last consumers of a tile without rows, and heads enough for blocks to compute
@@ -149,7 +162,7 @@ GridGroup hopper_schedules() {
 }
 
 std::vector<GridGroup> attention_grid() {
-  return {head_dims(), lengths(), ratios(), scores(), layouts(), schedules()};
+  return {head_dims(), lengths(), ratios(), scores(), layouts(), schedules(), offsets()};
 }
 
 }  // namespace tilewright::test
