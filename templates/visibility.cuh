@@ -11,15 +11,15 @@ __device__ __forceinline__ long long clamp(long long value, long long low, long 
 }
 
 /// Query row + shift is the key that the row stands at.
-__device__ __forceinline__ int diagonal_shift(const ForwardParameters& p) {
-  return aligned_bottom_right ? p.seqlen_kv - p.seqlen_q : 0;
+__device__ __forceinline__ int diagonal_shift(const Sequence& sequence) {
+  return aligned_bottom_right ? sequence.keys - sequence.queries : 0;
 }
 
 /// `row` is the tile's first query row.
-__device__ __forceinline__ KeyTiles key_tiles(const ForwardParameters& p, int row) {
-  const long long keys = p.seqlen_kv;
-  const long long first = (long long)row + diagonal_shift(p);
-  const long long last = (long long)minimum(row + block_m, p.seqlen_q) - 1 + diagonal_shift(p);
+__device__ __forceinline__ KeyTiles key_tiles(const Sequence& sequence, int row) {
+  const long long keys = sequence.keys;
+  const long long first = (long long)row + diagonal_shift(sequence);
+  const long long last = (long long)minimum(row + block_m, sequence.queries) - 1 + diagonal_shift(sequence);
   long long begin = 0, end = keys, full_begin = 0, full_end = keys;
   if (limited_left) {
     begin = clamp(first - window_left, 0, keys);
@@ -43,9 +43,9 @@ struct KeyLimits {
   int low, high;
 };
 
-__device__ __forceinline__ KeyLimits key_limits(const ForwardParameters& p, int row, int key) {
+__device__ __forceinline__ KeyLimits key_limits(const Sequence& sequence, int row, int key) {
   constexpr long long far = 1 << 30;
-  const long long position = (long long)row + diagonal_shift(p) - key;
+  const long long position = (long long)row + diagonal_shift(sequence) - key;
   KeyLimits limits = {(int)-far, (int)far};
   if (limited_left) limits.low = (int)clamp(position - window_left, -far, far);
   if (limited_right) limits.high = (int)clamp(position + window_right + 1, -far, far);

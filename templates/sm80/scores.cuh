@@ -91,10 +91,10 @@ __device__ __forceinline__ void cap_scores(float (&scores)[m_fragments][n_fragme
 /// Sets the scores of keys that a row does not see to -inf. `row` is the warp's first query row, `key` the
 /// tile's first key.
 __device__ __forceinline__ void mask_scores(float (&scores)[m_fragments][n_fragments][4],
-                                            const ForwardParameters& p, int row, int key) {
+                                            const Sequence& sequence, int row, int key) {
   const int lane = thread_index() % 32, column = lane % 4 * 2;
-  const KeyLimits limits = key_limits(p, row + lane / 4, key + column);
-  const int keys_left = p.seqlen_kv - key - column;
+  const KeyLimits limits = key_limits(sequence, row + lane / 4, key + column);
+  const int keys_left = sequence.keys - key - column;
 #pragma unroll
   for (int m = 0; m < m_fragments; ++m)
 #pragma unroll

@@ -26,11 +26,11 @@ __device__ __forceinline__ void start_softmax(SoftmaxState& state) {
 /// Fp16 probabilities overflow at 2^16 and lose bits below 2^-14.
 constexpr float largest_offset = element_is_bf16 ? 1073741824.0f : 33554432.0f;
 
-__device__ __forceinline__ void mask_scores(float (&scores)[block_n / 2], const ForwardParameters& p, int row,
+__device__ __forceinline__ void mask_scores(float (&scores)[block_n / 2], const Sequence& sequence, int row,
                                             int key) {
   const int column = thread_index() % 4 * 2;
-  const KeyLimits limits = key_limits(p, row, key + column);
-  const int keys_left = p.seqlen_kv - key - column;
+  const KeyLimits limits = key_limits(sequence, row, key + column);
+  const int keys_left = sequence.keys - key - column;
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
     const int high = limited_right ? minimum(limits.high + half * 8, keys_left) : keys_left;
