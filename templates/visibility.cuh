@@ -1,7 +1,14 @@
 // Which keys the rows of a tile see. Positions are 64-bit while window sides are added to them.
 
-/// Tiles of keys that a tile of query rows visits: [begin, end), of which [full_begin, full_end) need no
-/// mask.
+struct Sequence {  // that a tile belongs to
+  int queries, keys;
+};
+
+__device__ __forceinline__ Sequence sequence_of(const ForwardParameters& p) {
+  return {p.seqlen_q, p.seqlen_kv};
+}
+
+/// Tiles of keys that a tile of rows visits: [begin, end), of which [full_begin, full_end) need no mask.
 struct KeyTiles {
   int begin, end, full_begin, full_end;
 };
@@ -17,8 +24,7 @@ __device__ __forceinline__ int diagonal_shift(const Sequence& sequence) {
 
 /// `row` is the tile's first query row.
 __device__ __forceinline__ KeyTiles key_tiles(const Sequence& sequence, int row) {
-  const long long keys = sequence.keys;
-  const long long first = (long long)row + diagonal_shift(sequence);
+  const long long keys = sequence.keys, first = (long long)row + diagonal_shift(sequence);
   const long long last = (long long)minimum(row + block_m, sequence.queries) - 1 + diagonal_shift(sequence);
   long long begin = 0, end = keys, full_begin = 0, full_end = keys;
   if (limited_left) {

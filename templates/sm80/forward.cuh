@@ -53,7 +53,7 @@ extern "C" __global__ void __launch_bounds__(threads, blocks_per_sm)
   const u16* k = (const u16*)p.k.data + place.batch * p.k.batch_stride + kv_head * p.k.head_stride;
   const u16* v = (const u16*)p.v.data + place.batch * p.v.batch_stride + kv_head * p.v.head_stride;
 
-  const KeyTiles tiles = key_tiles(launch_sequence(p), row);
+  const KeyTiles tiles = key_tiles(sequence_of(p), row);
   const int last = tiles.end - 1;
   KeyValueSource source = {tile_source<head_dim_qk>(k + last * block_n * p.k.row_stride, p.k.row_stride),
                            tile_source<head_dim_v>(v + last * block_n * p.v.row_stride, p.v.row_stride)};
@@ -121,7 +121,7 @@ extern "C" __global__ void __launch_bounds__(threads, blocks_per_sm)
     }
     if (with_softcap) cap_scores(scores, p.scale);
     if (j < tiles.full_begin || j >= tiles.full_end)
-      mask_scores(scores, launch_sequence(p), warp_row, j * block_n);
+      mask_scores(scores, sequence_of(p), warp_row, j * block_n);
     update_softmax(scores, state, output, scale_log2);
     accumulate_output(output, scores, value_address(tile + key_tile_bytes));
     stage = stage == stages - 1 ? 0 : stage + 1;

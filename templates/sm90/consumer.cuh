@@ -25,7 +25,7 @@ __device__ __forceinline__ void attend_first(const HopperForwardParameters& p, c
   wait_scores<0>(scores);
   release(layout.key_empty(place.stage));
   if (with_softcap) cap_scores(scores, p.forward.scale);
-  mask_scores(scores, launch_sequence(p.forward), row, j * block_n);
+  mask_scores(scores, sequence_of(p.forward), row, j * block_n);
   shift_scores(scores, shift, scale_log2);
   update_softmax<true>(scores, state, nothing_yet, scale_log2);
   unshift(state, shift, only_tile, scale_log2);
@@ -52,7 +52,7 @@ __device__ __forceinline__ void attend(const HopperForwardParameters& p, const L
   wait_scores<1>(scores);
   release(layout.key_empty(place.stage));
   if (with_softcap) cap_scores(scores, p.forward.scale);
-  if (masked) mask_scores(scores, launch_sequence(p.forward), row, j * block_n);
+  if (masked) mask_scores(scores, sequence_of(p.forward), row, j * block_n);
   update_softmax<masked>(scores, state, correction, scale_log2);
   wait_output(output, probabilities, scores);
   release(layout.value_empty(values.stage));
@@ -75,7 +75,7 @@ __device__ __forceinline__ void consume(const HopperForwardParameters& p, const 
     // What the loops count with goes through uniform(): a single value that the compiler cannot prove equal
     // in all lanes puts the loop's descriptors into vector registers, for 2 to 6 % of the cycles.
     const Tile tile = tile_at(p, index);
-    KeyTiles keys = key_tiles(launch_sequence(p.forward), tile.row);
+    KeyTiles keys = key_tiles(sequence_of(p.forward), tile.row);
     keys = {uniform(keys.begin), uniform(keys.end), uniform(keys.full_begin), uniform(keys.full_end)};
     place = {uniform(place.stage), uniform(place.parity)};
     const int row = tile.row + row_in_tile;

@@ -37,7 +37,7 @@ __device__ __forceinline__ void produce(const HopperForwardParameters& p, const 
 #pragma unroll 1
   for (int round = 0; index < p.tiles; ++round) {
     const Tile tile = tile_at(p, index);
-    const KeyTiles keys = key_tiles(launch_sequence(p.forward), tile.row);
+    const KeyTiles keys = key_tiles(sequence_of(p.forward), tile.row);
     int j = keys.end - 1;
     if (j >= keys.begin) load_keys(p, layout, place, j * block_n, tile);
 #pragma unroll 1
