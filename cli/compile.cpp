@@ -63,10 +63,10 @@ void add_result(Results& results, const std::string& title, const Target& target
 }
 
 void compile_one(const Options& options, const std::string& title, const AttentionSpec& spec,
-                 const Target& target, Results& results) {
+                 const Schedule& schedule, const Target& target, Results& results) {
   RuntimeOptions runtime;
   runtime.disk_cache = !options.no_cache;
-  CompiledKernel kernel = compile(spec, target, runtime);
+  CompiledKernel kernel = compile(spec, schedule, target, runtime);
   std::vector<std::string> defects = defects_of(kernel.report);
   for (const std::string& note : kernel.report.notes)
     remark(fmt::format("{} for {}: {}", title, target.name, note));
@@ -89,7 +89,8 @@ int compile_all(const Options& options) {
       std::string title = title_of(spec, file);
       for (const Target* target : targets) {
         try {
-          compile_one(options, title, spec, *target, results);
+          for (const Schedule& schedule : bucket_schedules(spec, *target).distinct())
+            compile_one(options, title, spec, schedule, *target, results);
         } catch (const Error& error) {
           remark(fmt::format("{} for {}:", title, target->name));
           results.fail(report(error));

@@ -21,6 +21,7 @@ struct Options {
   std::string target;
   std::string output;
   std::string compiler = "nvrtc";
+  std::string bucket = "long";
   bool ptx = false;
   bool simulator = false;
   bool no_cache = false;
@@ -36,13 +37,14 @@ std::string ptx_by_llvm(const Source& source, const Target& target) {
 std::string text_of(const Options& options) {
   AttentionSpec spec = load_spec(options.file);
   const Target& target = chosen_target(options.target);
+  const Schedule schedule = choose_schedule(spec, target, bucket_by_name(options.bucket));
   if (options.ptx && options.compiler == "nvrtc") {
     RuntimeOptions runtime;
     runtime.disk_cache = !options.no_cache;
-    return compile(spec, target, runtime, true).image;
+    return compile(spec, schedule, target, runtime, true).image;
   }
   Backend backend = options.simulator ? Backend::simulator : Backend::device;
-  Source source = emit(spec, choose_schedule(spec, target), target, backend);
+  Source source = emit(spec, schedule, target, backend);
   return options.ptx ? ptx_by_llvm(source, target) : source.text;
 }
 
@@ -67,6 +69,9 @@ Command add_emit(CLI::App& root) {
   auto options = std::make_shared<Options>();
   app->add_option("SPEC", options->file, "Spec file")->required();
   app->add_option("--target", options->target, "Target (default: this machine's GPU, else sm_80)");
+  app->add_option(
+      "--bucket", options->bucket,
+      "Which launches it is for, where the schedule depends on that: few, short or long (default long)");
   CLI::Option* ptx = app->add_flag("--ptx", options->ptx, "PTX instead of source");
   app->add_option("--compiler", options->compiler, "What compiles to PTX: nvrtc or llvm (default nvrtc)")
       ->check(CLI::IsMember({"nvrtc", "llvm"}))

@@ -25,7 +25,8 @@ struct Options {
 struct Explanation {
   AttentionSpec spec;
   const Target& target;
-  Schedule schedule;
+  BucketSchedules schedules;
+  Schedule schedule;  // of the shape's bucket
   Resources resources;
   LaunchShape shape;
   LaunchPlan plan;
@@ -37,10 +38,12 @@ struct Explanation {
 Explanation explain(const Options& options) {
   AttentionSpec spec = load_spec(options.file);
   const Target& target = chosen_target(options.target);
-  Schedule schedule = choose_schedule(spec, target);
   LaunchShape shape = options.shape.shape(spec);
+  BucketSchedules schedules = bucket_schedules(spec, target);
+  Schedule schedule = schedules.at(shape);
   Explanation result{spec,
                      target,
+                     schedules,
                      schedule,
                      resources(spec, schedule, target),
                      shape,
@@ -50,7 +53,7 @@ Explanation explain(const Options& options) {
                      "--no-compile"};
   if (options.no_compile) return result;
   try {
-    result.measured = compile(spec, target).report;
+    result.measured = compile(spec, schedule, target).report;
   } catch (const Error& error) {
     if (error.kind() != ErrorKind::environment) throw;
     result.not_measured = error.what();
@@ -60,6 +63,27 @@ Explanation explain(const Options& options) {
 
 int warps_per_sm(const Explanation& e) {
   return e.resources.blocks_per_sm * e.schedule.warps;
+}
+
+/// "short: m 128, …" for each schedule that launches of other shapes run.
+std::vector<std::string> other_variants(const Explanation& e) {
+  std::vector<std::string> lines;
+  for (const Schedule& schedule : e.schedules.distinct()) {
+    if (schedule == e.schedule) continue;
+    std::string buckets;
+    for (const ShapeBucket& bucket : shape_buckets()) {
+      if (e.schedules.by_bucket[index_of(bucket)] == schedule)
+        buckets += (buckets.empty() ? "" : ", ") + std::string(bucket.name);
+    }
+    lines.push_back(buckets + ": " + describe(schedule));
+  }
+  return lines;
+}
+
+/// Why this shape gets this schedule, where others get another one.
+std::string bucket_text(const Explanation& e) {
+  const ShapeBucket& bucket = bucket_of(e.shape);
+  return fmt::format("{} ({})", bucket.name, bucket.meaning);
 }
 
 std::string registers_text(const Explanation& e) {
@@ -87,6 +111,9 @@ void print_text(const Options& options, const Explanation& e) {
   print_field("target", fmt::format("{}, {}", e.target.name, e.target.generation));
   print_field("schedule", "family " + describe(e.schedule));
   print_field("why", schedule_reason(e.spec, e.schedule, e.target));
+  const std::vector<std::string> others = other_variants(e);
+  if (!others.empty()) print_field("bucket", bucket_text(e));
+  for (const std::string& other : others) print_field("other", other);
   print_field("shared", fmt::format("{} of {} bytes a block", e.resources.shared_memory,
                                     e.target.shared_memory_per_block));
   print_field("registers", registers_text(e));
@@ -130,6 +157,8 @@ Json as_json(const Options& options, const Explanation& e) {
                  {"query_in_registers", e.schedule.query_in_registers},
                  {"ping_pong", e.schedule.ping_pong},
                  {"reason", schedule_reason(e.spec, e.schedule, e.target)}}},
+               {"bucket", bucket_of(e.shape).name},
+               {"other_variants", other_variants(e)},
                {"shared_memory", e.resources.shared_memory},
                {"accumulator_registers", e.resources.accumulator_registers},
                {"blocks_per_sm", e.resources.blocks_per_sm},

@@ -52,6 +52,8 @@ struct Outcome {
   std::optional<Verdict> verdict;
   std::optional<double> expected_error;  // against --expect
 
+  /// What a launch of this shape runs.
+  const KernelVariant& variant() const { return kernel->variant_for(shape); }
   bool ok() const {
     bool as_expected = !expected_error || *expected_error <= verdict->allowed;  // false for NaN
     return guards_intact && (!verdict || verdict->ok) && as_expected;
@@ -179,7 +181,7 @@ Outcome run(const Options& options) {
         options.softmax_scale;  // refused by the launch, with the reason
   }
 
-  announce_waits(options, model_io(spec, outcome.kernel->schedule(), shape), runtime.is_simulator());
+  announce_waits(options, model_io(spec, outcome.variant().schedule, shape), runtime.is_simulator());
   auto start = std::chrono::steady_clock::now();
   outcome.kernel->launch(nullptr, arguments);
   runtime.synchronize();
@@ -196,10 +198,10 @@ Outcome run(const Options& options) {
 }
 
 std::string kernel_text(const Outcome& outcome) {
-  const CompileReport& report = outcome.kernel->report();
+  const CompileReport& report = outcome.variant().report;
   std::string text =
-      fmt::format("{} threads, {} bytes of shared memory", outcome.kernel->schedule().threads(),
-                  outcome.kernel->source().shared_memory);
+      fmt::format("{} threads, {} bytes of shared memory", outcome.variant().schedule.threads(),
+                  outcome.variant().source.shared_memory);
   if (report.registers > 0) {
     text += fmt::format(", {} registers, {} bytes spilled", report.registers, report.spill_bytes);
   }
@@ -207,7 +209,7 @@ std::string kernel_text(const Outcome& outcome) {
 }
 
 std::string compile_text(const Outcome& outcome) {
-  const CompileReport& report = outcome.kernel->report();
+  const CompileReport& report = outcome.variant().report;
   bool hit = outcome.from != CacheResult::compiled;
   return fmt::format("{} by {} ({})", milliseconds_text(report.milliseconds), report.compiler,
                      hit ? fmt::format("cache hit: {}", name_of(outcome.from)) : "cache miss: compiled now");
@@ -218,10 +220,10 @@ void print_text(const Options& options, const Outcome& outcome) {
   const Target& target = outcome.kernel->target();
   print_field("device", outcome.device);
   print_field("target", fmt::format("{}, {}", target.name, target.generation));
-  print_field("schedule", describe(outcome.kernel->schedule()));
+  print_field("schedule", describe(outcome.variant().schedule));
   print_field("kernel", kernel_text(outcome));
   print_field("compile", compile_text(outcome));
-  for (const std::string& note : outcome.kernel->report().notes) print_field("note", note);
+  for (const std::string& note : outcome.variant().report.notes) print_field("note", note);
   print_field("shape", shape_sentence(outcome.spec, outcome.shape));
   print_field("run", milliseconds_text(outcome.run_milliseconds) + ", the first launch");
   if (!outcome.guards_intact) print_field("guards", "overwritten: the kernel wrote outside its output");
@@ -245,17 +247,17 @@ void print_text(const Options& options, const Outcome& outcome) {
 }
 
 Json as_json(const Options& options, const Outcome& outcome) {
-  const CompileReport& report = outcome.kernel->report();
+  const CompileReport& report = outcome.variant().report;
   Json json = {{"spec", title_of(outcome.spec, options.file)},
                {"device", outcome.device},
                {"target", outcome.kernel->target().name},
-               {"schedule", describe(outcome.kernel->schedule())},
+               {"schedule", describe(outcome.variant().schedule)},
                {"compiler", report.compiler},
                {"compile_milliseconds", report.milliseconds},
                {"from", name_of(outcome.from)},
                {"registers", report.registers},
                {"spill_bytes", report.spill_bytes},
-               {"shared_memory", outcome.kernel->source().shared_memory},
+               {"shared_memory", outcome.variant().source.shared_memory},
                {"notes", report.notes},
                {"shape",
                 {{"batch", outcome.shape.batch},

@@ -24,17 +24,25 @@ struct Options {
 
 struct Support {
   const Target* target;
-  std::optional<Schedule> schedule;
+  std::optional<BucketSchedules> schedules;
   std::string reason;  // why not
 };
 
 Support support_of(const AttentionSpec& spec, const Target& target) {
   try {
-    return {&target, choose_schedule(spec, target), ""};
+    return {&target, bucket_schedules(spec, target), ""};
   } catch (const Error& error) {
     if (error.kind() != ErrorKind::spec) throw;
     return {&target, std::nullopt, error.what()};
   }
+}
+
+/// Where schedules depend on the launch, those of few and short sequences before that of long ones.
+std::string schedules_text(const BucketSchedules& schedules) {
+  std::string text;
+  for (const Schedule& schedule : schedules.distinct())
+    text += (text.empty() ? "" : "; or ") + describe(schedule);
+  return text;
 }
 
 std::vector<std::string> lines_of(const std::string& text) {
@@ -52,7 +60,7 @@ void print_text(const std::string& file, const AttentionSpec& spec, const std::v
   for (const std::string& line : lines_of(canonical_form(spec))) fmt::print("  {}\n", line);
   for (const Support& support : supports) {
     fmt::print("  {:<8} {}\n", support.target->name,
-               support.schedule ? describe(*support.schedule) : "refused: " + support.reason);
+               support.schedules ? schedules_text(*support.schedules) : "refused: " + support.reason);
   }
 }
 
@@ -60,9 +68,9 @@ Json as_json(const std::string& file, const AttentionSpec& spec, const std::vect
   Json entry = {{"file", file}, {"name", spec.name}, {"canonical_form", canonical_form(spec)}};
   entry["targets"] = Json::array();
   for (const Support& support : supports) {
-    Json item = {{"target", support.target->name}, {"supported", support.schedule.has_value()}};
-    if (support.schedule) {
-      item["schedule"] = describe(*support.schedule);
+    Json item = {{"target", support.target->name}, {"supported", support.schedules.has_value()}};
+    if (support.schedules) {
+      item["schedule"] = schedules_text(*support.schedules);
     } else {
       item["reason"] = support.reason;
     }
@@ -83,7 +91,7 @@ int validate_all(const Options& options) {
       bool served = false;
       for (const Target* target : targets) {
         supports.push_back(support_of(spec, *target));
-        served = served || supports.back().schedule;
+        served = served || supports.back().schedules;
       }
       if (!served && code == exit_ok) code = exit_usage;
       if (options.json) {

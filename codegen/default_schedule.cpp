@@ -11,11 +11,13 @@ std::string joined(const std::vector<std::string>& reasons) {
   return text;
 }
 
-// In order of preference, of the family that the spec asks for or of all that the target has.
-std::vector<Schedule> preferred(const AttentionSpec& spec, const Target& target) {
+// In order of preference, of the family that the spec asks for or of all that the target has. Blocks given by
+// hand are meant for every launch.
+std::vector<Schedule> preferred(const AttentionSpec& spec, const Target& target, const ShapeBucket& bucket) {
+  const ShapeBucket& meant = spec.blocks == BlockRequest{} ? bucket : long_bucket();
   std::vector<Schedule> list;
   const auto wanted = [&](Family family) { return spec.blocks.family.value_or(family) == family; };
-  if (wanted(Family::sm90) && (target.wgmma || spec.blocks.family)) list = sm90::preferred(spec);
+  if (wanted(Family::sm90) && (target.wgmma || spec.blocks.family)) list = sm90::preferred(spec, meant);
   if (wanted(Family::sm80))
     for (const Schedule& schedule : sm80::preferred(spec, target)) list.push_back(schedule);
   return list;
@@ -62,11 +64,11 @@ Schedule nearest_legal(const AttentionSpec& spec, const Schedule& wanted, const 
 
 }  // namespace
 
-Schedule choose_schedule(const AttentionSpec& spec, const Target& target) {
+Schedule choose_schedule(const AttentionSpec& spec, const Target& target, const ShapeBucket& bucket) {
   if (const auto reasons = unsupported_because(spec, target); !reasons.empty())
     throw Error(ErrorKind::spec,
                 "no kernel for this spec on " + std::string(target.name) + ": " + joined(reasons));
-  const std::vector<Schedule> candidates = preferred(spec, target);
+  const std::vector<Schedule> candidates = preferred(spec, target, bucket);
   for (const Schedule& candidate : candidates) {
     const Schedule schedule = merged(spec.blocks, candidate);
     if (illegal_because(spec, schedule, target).empty()) return schedule;

@@ -35,7 +35,8 @@ namespace sm90 {
 Resources resources(const AttentionSpec& spec, const Schedule& schedule);
 std::vector<std::string> illegal_because(const AttentionSpec& spec, const Schedule& schedule,
                                          const Target& target);
-std::vector<Schedule> preferred(const AttentionSpec& spec);
+/// For launches of the bucket.
+std::vector<Schedule> preferred(const AttentionSpec& spec, const ShapeBucket& bucket);
 std::string reason(const AttentionSpec& spec, const Schedule& schedule, const Target& target);
 /// Of a consumer thread and of a producer thread, after they have traded (setmaxnreg).
 int consumer_registers(int consumers);

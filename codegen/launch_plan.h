@@ -4,16 +4,10 @@
 #include <cstdint>
 
 #include "codegen/schedule.h"
+#include "codegen/shape_bucket.h"
 #include "codegen/spec.h"
 
 namespace tilewright {
-
-struct LaunchShape {
-  int64_t batch = 0;
-  int64_t heads = 0;  // query heads
-  int64_t seqlen_q = 0;
-  int64_t seqlen_kv = 0;
-};
 
 struct LaunchPlan {
   int64_t m_tiles = 0;  // tiles of query rows per head

@@ -1,5 +1,7 @@
 #include "codegen/schedule.h"
 
+#include <algorithm>
+
 #include "codegen/families.h"
 
 namespace tilewright {
@@ -46,6 +48,29 @@ std::vector<std::string> unsupported_because(const AttentionSpec& spec, const Ta
   refuse_key(spec.dropout, "dropout");
   refuse_key(spec.rope != Rope::none, "rope");
   return refusals.take();
+}
+
+const Schedule& BucketSchedules::at(const LaunchShape& shape) const {
+  return by_bucket.at(index_of(bucket_of(shape)));
+}
+
+std::vector<Schedule> BucketSchedules::distinct() const {
+  std::vector<Schedule> schedules;
+  for (const Schedule& schedule : by_bucket)
+    if (std::find(schedules.begin(), schedules.end(), schedule) == schedules.end())
+      schedules.push_back(schedule);
+  return schedules;
+}
+
+BucketSchedules bucket_schedules(const AttentionSpec& spec, const Target& target) {
+  BucketSchedules schedules;
+  for (const ShapeBucket& bucket : shape_buckets())
+    schedules.by_bucket.push_back(choose_schedule(spec, target, bucket));
+  return schedules;
+}
+
+Schedule schedule_for(const AttentionSpec& spec, const Target& target, const LaunchShape& shape) {
+  return choose_schedule(spec, target, bucket_of(shape));
 }
 
 std::string describe(const Schedule& schedule) {

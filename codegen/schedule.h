@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "codegen/shape_bucket.h"
 #include "codegen/spec.h"
 #include "codegen/target.h"
 
@@ -40,9 +41,27 @@ std::vector<std::string> illegal_because(const AttentionSpec& spec, const Schedu
 /// Why no kernel serves the spec on the target; empty: supported.
 std::vector<std::string> unsupported_because(const AttentionSpec& spec, const Target& target);
 
-/// The schedule the spec asks for, else the default rule's. Throws Error(spec) with the reasons, and the
-/// nearest schedule that fits, if the spec's own blocks are illegal or the spec is unsupported.
-Schedule choose_schedule(const AttentionSpec& spec, const Target& target);
+/// The schedule the spec asks for, else the default rule's for launches of the bucket. Throws Error(spec)
+/// with the reasons, and the nearest schedule that fits, if the spec's own blocks are illegal or the spec is
+/// unsupported.
+Schedule choose_schedule(const AttentionSpec& spec, const Target& target,
+                         const ShapeBucket& bucket = long_bucket());
+
+/// The schedules of one spec: one for each bucket, in the order of shape_buckets(). Few differ, so that few
+/// kernels are compiled.
+struct BucketSchedules {
+  std::vector<Schedule> by_bucket;
+
+  const Schedule& at(const LaunchShape& shape) const;
+  /// Without repetition, in the order of the buckets: the variants of a kernel.
+  std::vector<Schedule> distinct() const;
+};
+
+/// What choose_schedule says for every bucket. A spec with `blocks` of its own has one schedule for all.
+BucketSchedules bucket_schedules(const AttentionSpec& spec, const Target& target);
+
+/// The schedule that a launch of this shape runs with.
+Schedule schedule_for(const AttentionSpec& spec, const Target& target, const LaunchShape& shape);
 
 /// One sentence: why the default rule chose this.
 std::string schedule_reason(const AttentionSpec& spec, const Schedule& schedule, const Target& target);

@@ -219,14 +219,18 @@ void check_arguments(const AttentionSpec& spec, const ForwardArguments& argument
   for (const auto& [name, view] : tensors) check_memory(spec, name, view, &view == &out);
 }
 
+LaunchShape launch_shape(const ForwardArguments& arguments) {
+  const auto &q = arguments.q.shape, &k = arguments.k.shape;
+  if (q.size() != 4 || k.size() != 4) return {};
+  return {.batch = q[batch], .heads = q[head], .seqlen_q = q[sequence], .seqlen_kv = k[sequence]};
+}
+
 PreparedLaunch prepare_launch(const AttentionSpec& spec, const Schedule& schedule,
                               const ForwardArguments& arguments) {
   check_arguments(spec, arguments);
   PreparedLaunch launch{};
-  const auto& q = arguments.q.shape;
-  const int64_t seqlen_kv = arguments.k.shape[sequence];
-  launch.plan = plan_launch(
-      spec, schedule, {.batch = q[batch], .heads = q[head], .seqlen_q = q[sequence], .seqlen_kv = seqlen_kv});
+  const LaunchShape shape = launch_shape(arguments);
+  launch.plan = plan_launch(spec, schedule, shape);
   const double scale = arguments.softmax_scale.value_or(spec.softmax_scale_at_launch ? 0 : spec.scale());
   launch.parameters = {
       .q = tensor_parameters(spec, arguments.q),
@@ -234,9 +238,9 @@ PreparedLaunch prepare_launch(const AttentionSpec& spec, const Schedule& schedul
       .v = tensor_parameters(spec, arguments.v),
       .out = tensor_parameters(spec, arguments.out),
       .lse = arguments.lse ? static_cast<float*>(arguments.lse->data) : nullptr,
-      .seqlen_q = static_cast<int>(q[sequence]),
-      .seqlen_kv = static_cast<int>(seqlen_kv),
-      .heads = static_cast<int>(q[head]),
+      .seqlen_q = static_cast<int>(shape.seqlen_q),
+      .seqlen_kv = static_cast<int>(shape.seqlen_kv),
+      .heads = static_cast<int>(shape.heads),
       .m_tiles = static_cast<int>(launch.plan.m_tiles),
       .scale = static_cast<float>(scale),
       .scale_log2 = static_cast<float>(scale * M_LOG2E),

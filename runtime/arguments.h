@@ -30,6 +30,10 @@ struct PreparedLaunch {
   TensorMapRequest q_map, k_map, v_map;  // sm90, if there are tiles
 };
 
+/// What a launch's schedule depends on. Arguments of a wrong rank, which prepare_launch refuses, give an
+/// empty one.
+LaunchShape launch_shape(const ForwardArguments& arguments);
+
 /// Checks, plans and fills in. Allocates nothing.
 PreparedLaunch prepare_launch(const AttentionSpec& spec, const Schedule& schedule,
                               const ForwardArguments& arguments);

@@ -67,17 +67,23 @@ void require_valid(const AttentionSpec& spec) {
   throw Error(ErrorKind::spec, message);
 }
 
-CompiledKernel compile(const AttentionSpec& spec, const Target& target, const RuntimeOptions& options,
-                       bool as_ptx) {
+CompiledKernel compile(const AttentionSpec& spec, const Schedule& schedule, const Target& target,
+                       const RuntimeOptions& options, bool as_ptx) {
   require_valid(spec);
   CompiledKernel kernel;
-  kernel.schedule = choose_schedule(spec, target);
-  kernel.source = emit(spec, kernel.schedule, target, Backend::device);
+  kernel.schedule = schedule;
+  kernel.source = emit(spec, schedule, target, Backend::device);
   KernelCache cache(cache_options(options));
-  auto entry = build_kernel(cache, spec, kernel.schedule, kernel.source, target, as_ptx, &kernel.from);
+  auto entry = build_kernel(cache, spec, schedule, kernel.source, target, as_ptx, &kernel.from);
   kernel.image = entry->compiled.image;
   kernel.report = entry->compiled.report;
   return kernel;
+}
+
+CompiledKernel compile(const AttentionSpec& spec, const Target& target, const RuntimeOptions& options,
+                       bool as_ptx) {
+  require_valid(spec);
+  return compile(spec, choose_schedule(spec, target), target, options, as_ptx);
 }
 
 }  // namespace tilewright

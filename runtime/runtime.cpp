@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <future>
 #include <mutex>
 #include <shared_mutex>
@@ -12,31 +13,44 @@ namespace {
 
 class LoadedKernel final : public Kernel {
  public:
-  LoadedKernel(std::shared_ptr<Device> device, AttentionSpec spec, Schedule schedule, Source source,
-               std::unique_ptr<Executable> executable)
+  /// `executables`: one for each of the distinct schedules, in their order.
+  LoadedKernel(std::shared_ptr<Device> device, AttentionSpec spec, const BucketSchedules& schedules,
+               std::vector<KernelVariant> variants, std::vector<std::unique_ptr<Executable>> executables)
       : device_(std::move(device)),
         spec_(std::move(spec)),
-        schedule_(schedule),
-        source_(std::move(source)),
-        executable_(std::move(executable)) {}
+        variants_(std::move(variants)),
+        executables_(std::move(executables)) {
+    for (size_t bucket = 0; bucket < schedules.by_bucket.size(); ++bucket) {
+      size_t variant = 0;
+      while (variants_[variant].schedule != schedules.by_bucket[bucket]) ++variant;
+      variants_[variant].buckets.push_back(shape_buckets()[bucket].name);
+      of_bucket_.push_back(variant);
+    }
+    for (size_t i = 0; i < variants_.size(); ++i) variants_[i].report = executables_[i]->report();
+  }
 
   const AttentionSpec& spec() const override { return spec_; }
-  const Schedule& schedule() const override { return schedule_; }
   const Target& target() const override { return device_->target(); }
-  const Source& source() const override { return source_; }
-  const CompileReport& report() const override { return executable_->report(); }
+  std::span<const KernelVariant> variants() const override { return variants_; }
+  const KernelVariant& variant_for(const LaunchShape& shape) const override {
+    return variants_[index_for(shape)];
+  }
 
   void launch(Stream stream, const ForwardArguments& arguments) const override {
-    const PreparedLaunch launch = prepare_launch(spec_, schedule_, arguments);
-    if (launch.plan.tiles > 0) executable_->launch(stream, launch, arguments);
+    const size_t index = variants_.size() == 1 ? 0 : index_for(launch_shape(arguments));
+    const PreparedLaunch launch = prepare_launch(spec_, variants_[index].schedule, arguments);
+    if (launch.plan.tiles > 0) executables_[index]->launch(stream, launch, arguments);
   }
 
  private:
+  const KernelVariant& long_variant() const override { return variants_[of_bucket_.back()]; }
+  size_t index_for(const LaunchShape& shape) const { return of_bucket_[index_of(bucket_of(shape))]; }
+
   std::shared_ptr<Device> device_;
   AttentionSpec spec_;
-  Schedule schedule_;
-  Source source_;
-  std::unique_ptr<Executable> executable_;
+  std::vector<KernelVariant> variants_;
+  std::vector<std::unique_ptr<Executable>> executables_;
+  std::vector<size_t> of_bucket_;  // which variant serves a bucket
 };
 
 /// A cheap hash over what usually differs; equality compares everything.
@@ -75,13 +89,40 @@ struct Runtime::State {
   explicit State(const RuntimeOptions& options)
       : device(make_device(options)), cache(cache_options(options)) {}
 
+  struct Built {
+    KernelVariant variant;
+    std::unique_ptr<Executable> executable;
+    CacheResult from = CacheResult::memory;
+  };
+
+  Built build_variant(const AttentionSpec& spec, const Schedule& schedule) {
+    Built built;
+    built.variant.schedule = schedule;
+    built.variant.source = emit(spec, schedule, device->target(), device->backend());
+    built.executable = device->load(spec, schedule, built.variant.source, cache, built.from);
+    return built;
+  }
+
+  /// The variants are made side by side, so that several cost little more time than one.
   KernelPointer build(const AttentionSpec& spec, CacheResult& from) {
     require_valid(spec);
-    Schedule schedule = choose_schedule(spec, device->target());
-    Source source = emit(spec, schedule, device->target(), device->backend());
-    auto executable = device->load(spec, schedule, source, cache, from);
-    return std::make_shared<const LoadedKernel>(device, spec, schedule, std::move(source),
-                                                std::move(executable));
+    const BucketSchedules schedules = bucket_schedules(spec, device->target());
+    const std::vector<Schedule> distinct = schedules.distinct();
+    std::vector<std::future<Built>> others;
+    for (size_t i = 1; i < distinct.size(); ++i)
+      others.push_back(std::async(std::launch::async, [&, i] { return build_variant(spec, distinct[i]); }));
+    std::vector<KernelVariant> variants;
+    std::vector<std::unique_ptr<Executable>> executables;
+    const auto add = [&](Built built) {
+      variants.push_back(std::move(built.variant));
+      executables.push_back(std::move(built.executable));
+      from = std::max(from, built.from);
+    };
+    from = CacheResult::memory;
+    add(build_variant(spec, distinct[0]));
+    for (std::future<Built>& other : others) add(other.get());
+    return std::make_shared<const LoadedKernel>(device, spec, schedules, std::move(variants),
+                                                std::move(executables));
   }
 
   KernelPointer find(const AttentionSpec& spec) {

@@ -185,6 +185,29 @@ TEST_F(Specs, ExplainOfAFamilyWhoseBlocksShareTiles) {
   EXPECT_EQ(json["section_heads"], 8);
 }
 
+TEST_F(Specs, ExplainSaysWhichVariantALaunchRuns) {
+  write("spec.yaml", "head_dim: 64\nmask: causal\n");
+  const auto explain = [&](const char* seqlen) {
+    return tilewright({"explain", "spec.yaml", "--target", "sm_90a", "--no-compile", "--batch", "16",
+                       "--heads", "32", "--seqlen-q", seqlen, "--json"})
+        .json();
+  };
+  nlohmann::json brief = explain("1024"), lengthy = explain("16384");
+  EXPECT_EQ(brief["bucket"], "short");
+  EXPECT_EQ(brief["schedule"]["m"], 128);
+  EXPECT_EQ(brief["other_variants"].size(), 1u);
+  EXPECT_EQ(lengthy["bucket"], "long");
+  EXPECT_EQ(lengthy["schedule"]["m"], 192);
+  Result text = tilewright({"explain", "spec.yaml", "--target", "sm_90a", "--no-compile", "--seqlen-q", "9"});
+  EXPECT_TRUE(contains(text.out, "few (at most 128 tiles")) << text.out;
+  EXPECT_TRUE(contains(text.out, "long: sm90, m 192")) << text.out;
+  const std::vector<std::string> emit = {"emit", "spec.yaml", "--target", "sm_90a"};
+  EXPECT_TRUE(contains(tilewright(emit).out, "block_m = 192;"));
+  std::vector<std::string> short_variant = emit;
+  short_variant.insert(short_variant.end(), {"--bucket", "short"});
+  EXPECT_TRUE(contains(tilewright(short_variant).out, "block_m = 128;"));
+}
+
 TEST_F(Specs, ExplainMeasuresRegistersWithACompiler) {
   if (!has_nvrtc()) GTEST_SKIP() << "no NVRTC on this machine";
   write("spec.yaml", "head_dim: 64\n");

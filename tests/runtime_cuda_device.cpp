@@ -237,6 +237,30 @@ TEST_F(HopperDeviceTest, BlocksShareTilesByACounterOfTheStream) {
   });
 }
 
+TEST_F(HopperDeviceTest, EveryLaunchRunsTheVariantOfItsShape) {
+  IN_CHILD({
+    Runtime runtime(options());
+    auto kernel = runtime.kernel(parse_spec("{head_dim: 64, mask: causal}", "spec"));
+    EXPECT_EQ(kernel->variants().size(), 2u);
+    EXPECT_EQ(lines("load").size(), 2u) << "all are loaded before the first launch";
+    DeviceBuffer memory(runtime, 2 * 2100 * 9 * 64 * 2);
+    const auto threads = [&](int64_t batch, int64_t seqlen) {
+      TensorView view{.data = memory.data(), .dtype = DataType::bf16, .shape = {batch, seqlen, 9, 64}};
+      kernel->launch(nullptr, {.q = view, .k = view, .v = view, .out = view});
+      return lines("launch ").back();
+    };
+    const std::string brief = threads(2, 1024), lengthy = threads(2, 2100);
+    EXPECT_NE(brief.find("threads 384"), std::string::npos) << brief;
+    EXPECT_NE(lengthy.find("threads 512"), std::string::npos) << lengthy;
+    EXPECT_EQ(
+        kernel->variant_for({.batch = 2, .heads = 9, .seqlen_q = 1024, .seqlen_kv = 1024}).schedule.warps,
+        12);
+    EXPECT_EQ(kernel->schedule().warps, 16);
+    EXPECT_EQ(kernel->variants()[0].buckets, (std::vector<std::string_view>{"few", "short"}));
+    EXPECT_EQ(kernel->variants()[1].buckets, (std::vector<std::string_view>{"long"}));
+  });
+}
+
 TEST_F(HopperDeviceTest, LaunchesThatMayOverlapGetNoCounter) {
   IN_CHILD({
     Runtime runtime(options());

@@ -154,6 +154,12 @@ std::string kernel_info(const Kernel& kernel, CacheResult from) {
       {"dtype_out", name_of(spec.dtype.out)},
       {"layout", name_of(spec.layout)},
   };
+  for (const KernelVariant& variant : kernel.variants())
+    json["variants"].push_back({{"buckets", variant.buckets},
+                                {"schedule", describe(variant.schedule)},
+                                {"registers", variant.report.registers},
+                                {"spill_bytes", variant.report.spill_bytes},
+                                {"shared_memory", variant.report.shared_memory}});
   return json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 

@@ -1,5 +1,7 @@
 #include "tests/support/attention_case.h"
 
+#include "runtime/arguments.h"
+
 namespace tilewright::test {
 namespace {
 
@@ -99,7 +101,7 @@ AttentionResult run_case(Runtime& runtime, const AttentionCase& attention) {
   const std::string place = attention.spec + " batch " + std::to_string(attention.batch) + " kv heads " +
                             std::to_string(attention.heads_kv) + " lengths " +
                             std::to_string(attention.seqlen_q) + ", " + std::to_string(attention.seqlen_kv) +
-                            ", schedule " + describe(kernel->schedule());
+                            ", schedule " + describe(kernel->variant_for(launch_shape(host)).schedule);
   EXPECT_TRUE(result.verdict.ok) << place << ": " << result.verdict.message;
   for (const GuardedTensor* tensor : {&result.q, &result.k, &result.v, &result.out, &result.lse})
     EXPECT_TRUE(tensor->guards_intact()) << place << ": bytes beside a tensor were written";

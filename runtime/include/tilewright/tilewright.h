@@ -93,7 +93,8 @@ TW_API void tw_kernel_destroy(tw_kernel* kernel);
 /* JSON: {"spec" (canonical form), "target", "schedule", "from" ("memory", "disk", "compiled"), "compiler",
  * "command", "compile_ms", "registers", "spill_bytes", "shared_memory", "threads", "notes": [...], "lse"
  * (true, false), "softmax_scale_at_launch", "head_dim_qk", "head_dim_v", "gqa_ratio", "dtype_q", "dtype_kv",
- * "dtype_out", "layout"}. Owned by the kernel. */
+ * "dtype_out", "layout", "variants": [{"buckets", "schedule", "registers", "spill_bytes", "shared_memory"}]}.
+ * The figures of the first level are those of the variant for long sequences. Owned by the kernel. */
 TW_API const char* tw_kernel_info(const tw_kernel* kernel);
 /* The generated source. Owned by the kernel. */
 TW_API const char* tw_kernel_source(const tw_kernel* kernel);

@@ -17,6 +17,7 @@
 #include "codegen/emit.h"
 #include "codegen/error.h"
 #include "codegen/schedule.h"
+#include "codegen/shape_bucket.h"
 #include "codegen/spec.h"
 #include "codegen/target.h"
 
@@ -61,19 +62,36 @@ struct CompileReport {
 /// before launch returns.
 using Stream = void*;
 
+/// One compiled form of a kernel: what launches of some shapes run.
+struct KernelVariant {
+  Schedule schedule;
+  Source source;
+  CompileReport report;
+  std::vector<std::string_view> buckets;  // names of the shape buckets that it serves
+};
+
 class Kernel {
  public:
   virtual ~Kernel() = default;
   virtual const AttentionSpec& spec() const = 0;
-  virtual const Schedule& schedule() const = 0;
   virtual const Target& target() const = 0;
-  virtual const Source& source() const = 0;
-  virtual const CompileReport& report() const = 0;
+
+  /// One, or a few where the best schedule depends on lengths and batch; all are compiled and loaded.
+  virtual std::span<const KernelVariant> variants() const = 0;
+  /// The one that a launch of this shape runs.
+  virtual const KernelVariant& variant_for(const LaunchShape& shape) const = 0;
+  /// Of the variant for long sequences.
+  const Schedule& schedule() const { return long_variant().schedule; }
+  const Source& source() const { return long_variant().source; }
+  const CompileReport& report() const { return long_variant().report; }
 
   /// Starts the kernel. Neither allocates on the device, synchronises nor compiles; thread-safe; capturable.
   /// Throws Error(usage) for arguments that do not fit the spec, Error(device) if the driver or the simulator
   /// fails.
   virtual void launch(Stream stream, const ForwardArguments& arguments) const = 0;
+
+ private:
+  virtual const KernelVariant& long_variant() const = 0;
 };
 
 struct DeviceChoice {
@@ -89,8 +107,8 @@ enum class SimulatorCompiler { automatic, llvm, system };  // automatic: the LLV
 
 struct SimulatorOptions {
   SimulatorCompiler compiler = SimulatorCompiler::automatic;
-  /// 0: asynchronous work lands early, 1: as late as allowed, others: drawn. With 1, blocks of the sm90 family
-  /// compute one tile each instead of sharing them.
+  /// 0: asynchronous work lands early, 1: as late as allowed, others: drawn. With 1, blocks of the sm90
+  /// family compute one tile each instead of sharing them.
   uint64_t seed = 0;
   bool check_races = true;
 };
@@ -143,6 +161,9 @@ struct CompiledKernel {
   CompileReport report;
   CacheResult from = CacheResult::compiled;
 };
+CompiledKernel compile(const AttentionSpec& spec, const Schedule& schedule, const Target& target,
+                       const RuntimeOptions& options = {}, bool as_ptx = false);
+/// With the schedule for long sequences.
 CompiledKernel compile(const AttentionSpec& spec, const Target& target, const RuntimeOptions& options = {},
                        bool as_ptx = false);
 
