@@ -42,6 +42,8 @@ std::vector<std::string> unsupported_because(const AttentionSpec& spec, const Ta
   if (spec.head_dim.qk > 256 || spec.head_dim.v > 256)
     refusals.add("head_dim {qk: " + std::to_string(spec.head_dim.qk) + ", v: " +
                  std::to_string(spec.head_dim.v) + "} has no kernel yet; multiples of 8 up to 256 have");
+  refuse_key(spec.mask.kind == Mask::Kind::expression, "mask: an expression");
+  refuse_key(spec.score.has_value(), "score");
   refuse_key(spec.alibi, "alibi");
   refuse_key(spec.bias, "bias");
   refuse_key(spec.sinks, "sinks");

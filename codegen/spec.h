@@ -7,6 +7,8 @@
 #include <string_view>
 #include <vector>
 
+#include "codegen/expression.h"
+
 #pragma GCC visibility push(default)  // exported by libtilewright.so
 namespace tilewright {
 
@@ -42,14 +44,16 @@ struct DataTypes {
 };
 
 /// Which keys a query sees. With `shift` = seqlen_kv - seqlen_q (0 for causal_top_left) query i sees key j when
-///   none: always;  causal, causal_top_left: j <= i + shift;  window: i + shift - left <= j <= i + shift + right.
+///   none: always;  causal, causal_top_left: j <= i + shift;  window: i + shift - left <= j <= i + shift + right;
+///   expression: as the expression says.
 struct Mask {
-  enum class Kind { none, causal, causal_top_left, window };
+  enum class Kind { none, causal, causal_top_left, window, expression };
   /// A window side written `inf`.
   static constexpr int64_t unlimited = INT64_MAX;
   Kind kind = Kind::none;
   int64_t left = unlimited;   // keys before the query's own position; negative is a number, not "unlimited"
   int64_t right = unlimited;  // keys after it
+  std::optional<Expression> expression;  // of Kind::expression
   bool operator==(const Mask&) const = default;
 };
 
@@ -68,6 +72,8 @@ struct AttentionSpec {
   DataTypes dtype;
   int gqa_ratio = 1;  // query heads per KV head
   Mask mask;
+  std::optional<Expression> score;  // what becomes of scaled and capped scores, before the mask
+  Declarations declarations;        // scalars and tensors that mask and score use
   Layout layout = Layout::bshd;
   BlockRequest blocks;
   std::optional<double> softmax_scale;  // absent: 1/sqrt(head_dim.qk)

@@ -29,10 +29,27 @@ std::string mask_text(const Mask& mask) {
       return "causal";
     case Mask::Kind::causal_top_left:
       return "causal_top_left";
+    case Mask::Kind::expression:
+      return '"' + to_text(*mask.expression) + '"';
     case Mask::Kind::window:
       return fmt::format("{{window: [{}, {}]}}", side_text(mask.left), side_text(mask.right));
   }
   return "";
+}
+
+std::string scalars_text(const Declarations& declarations) {
+  std::string text;
+  for (const auto& [name, type] : declarations.scalars)
+    text += fmt::format("{}{}: {}", text.empty() ? "{" : ", ", name, name_of(type));
+  return text + "}";
+}
+
+// In quotation marks: other readers of YAML see a list in the brackets.
+std::string tensors_text(const Declarations& declarations) {
+  std::string text;
+  for (const auto& [name, type] : declarations.tensors)
+    text += fmt::format("{}{}: \"{}\"", text.empty() ? "{" : ", ", name, to_text(type));
+  return text + "}";
 }
 
 std::string blocks_text(const BlockRequest& blocks) {
@@ -66,6 +83,9 @@ std::string canonical_form(const AttentionSpec& spec) {
   add(spec.dtype != defaults.dtype, "dtype", dtype_text(spec.dtype));
   add(spec.gqa_ratio != defaults.gqa_ratio, "gqa_ratio", fmt::format("{}", spec.gqa_ratio));
   add(spec.mask != defaults.mask, "mask", mask_text(spec.mask));
+  if (spec.score) add(true, "score", '"' + to_text(*spec.score) + '"');
+  add(!spec.declarations.scalars.empty(), "scalars", scalars_text(spec.declarations));
+  add(!spec.declarations.tensors.empty(), "tensors", tensors_text(spec.declarations));
   add(spec.layout != defaults.layout, "layout", std::string(name_of(spec.layout)));
   add(spec.page_size != defaults.page_size, "page_size", fmt::format("{}", spec.page_size));
   add(spec.blocks != defaults.blocks, "blocks", blocks_text(spec.blocks));

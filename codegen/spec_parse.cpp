@@ -9,6 +9,7 @@
 #include "codegen/error.h"
 #include "codegen/nearest.h"
 #include "codegen/spec.h"
+#include "codegen/spec_expressions.h"
 #include "codegen/spec_rules.h"
 #include "codegen/spec_yaml.h"
 
@@ -53,13 +54,15 @@ bool has_leading_zero(std::string_view text) {
 
 class SpecReader {
  public:
-  explicit SpecReader(std::string_view file) : file_(file) {}
+  SpecReader(std::string_view text, std::string_view file) : source_{text, file}, file_(file) {}
 
   AttentionSpec read(const YamlNode& root) {
     if (root.kind != Kind::map) {
       fail(root, fmt::format("found {}; expected a map of keys, such as `head_dim: 128`", shown(root)));
     }
     for (const YamlEntry& entry : root.entries) read_key(entry);
+    if (mask_node_) spec_.mask.expression = read_mask_expression(source_, *mask_node_, spec_.declarations);
+    if (score_node_) spec_.score = read_score_expression(source_, *score_node_, spec_.declarations);
     if (!positions_.count("head_dim")) {
       fail(root, "head_dim is missing; expected " + description(head_dim_rule) + ", or {qk: …, v: …}");
     }
@@ -135,8 +138,15 @@ class SpecReader {
     } else if (key == "rope") {
       read_rope(value);
     } else if (key == "score") {
-      throw_spec_error(file_, entry.key_position,
-                       "score: expressions are not part of the language yet; expected no such key");
+      score_node_ = &value;
+    } else if (key == "scalars") {
+      read_scalars(source_, value, spec_.declarations);
+      for (const YamlEntry& declared : value.entries)
+        positions_["scalars." + declared.key] = declared.key_position;
+    } else if (key == "tensors") {
+      read_tensors(source_, value, spec_.declarations);
+      for (const YamlEntry& declared : value.entries)
+        positions_["tensors." + declared.key] = declared.key_position;
     } else {
       fail_unknown_key(entry, "", spec_keys);
     }
@@ -250,7 +260,8 @@ class SpecReader {
   }
 
   void read_mask(const YamlNode& node) {
-    static constexpr std::string_view valid = "one of none, causal, causal_top_left, {window: [left, right]}";
+    static constexpr std::string_view valid =
+        "one of none, causal, causal_top_left, {window: [left, right]}, or an expression such as \"q >= kv\"";
     if (node.kind == Kind::map) return read_window_map(node);
     if (node.kind != Kind::scalar) fail_value(node, "mask", valid);
     if (node.text == "none") {
@@ -259,9 +270,9 @@ class SpecReader {
       spec_.mask.kind = Mask::Kind::causal;
     } else if (node.text == "causal_top_left") {
       spec_.mask.kind = Mask::Kind::causal_top_left;
-    } else if (node.text.find_first_of(" <>=&|!()+*/%[]") != std::string::npos) {
-      fail(node, fmt::format("mask: {}: expressions are not part of the language yet; expected {}",
-                             shown(node), valid));
+    } else if (looks_like_expression(node.text)) {
+      spec_.mask.kind = Mask::Kind::expression;
+      mask_node_ = &node;  // read when all declarations are known
     } else {
       static constexpr std::string_view words[] = {"none", "causal", "causal_top_left",
                                                    "{window: [left, right]}"};
@@ -333,15 +344,18 @@ class SpecReader {
     spec_.rope = read_word<Rope>(node, "rope", {Rope::none, Rope::interleaved, Rope::half});
   }
 
+  YamlSource source_;
   std::string_view file_;
   AttentionSpec spec_;
+  const YamlNode* mask_node_ = nullptr;
+  const YamlNode* score_node_ = nullptr;
   std::map<std::string, SourcePosition, std::less<>> positions_;  // of the values, by field
 };
 
 }  // namespace
 
 AttentionSpec parse_spec(std::string_view yaml, std::string_view file) {
-  return SpecReader(file).read(parse_yaml(yaml, file));
+  return SpecReader(yaml, file).read(parse_yaml(yaml, file));
 }
 
 }  // namespace tilewright

@@ -6,6 +6,7 @@
 #include <charconv>
 #include <cmath>
 
+#include "codegen/spec_expressions.h"
 #include "codegen/spec_yaml.h"
 
 namespace tilewright {
@@ -125,6 +126,7 @@ std::optional<SpecProblem> check(const NumberRule& rule, double value) {
 std::vector<SpecProblem> find_problems(const AttentionSpec& spec) {
   Problems problems;
   check_mask(problems, spec.mask);
+  problems.add(find_expression_problem(spec));
   check_name(problems, spec.name);
   if (spec.head_dim.qk == spec.head_dim.v) {
     problems.add(check(head_dim_rule, spec.head_dim.qk));

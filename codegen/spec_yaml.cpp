@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "codegen/error.h"
+#include "codegen/expression_words.h"
 
 namespace tilewright {
 namespace {
@@ -60,6 +61,36 @@ void check_characters(std::string_view text, std::string_view file) {
   }
 }
 
+/// In a flow map YAML ends a plain word at a bracket or comma, so `{document: int32[kv]}` would need
+/// quotation marks. Until yaml-cpp is through, the brackets and commas of tensor types are control
+/// characters, which no text holds.
+constexpr std::string_view type_brackets = "[],", type_placeholders = "\x01\x02\x03";
+
+std::string hide_type_brackets(std::string_view text) {
+  const auto in_name = [](char c) { return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '_'; };
+  std::string hidden(text);
+  for (const auto& [word, type] : element_words) {
+    const std::string start = std::string(word) + "[";
+    for (size_t at = text.find(start); at != text.npos; at = text.find(start, at + 1)) {
+      const size_t open = at + word.size();
+      size_t close = open + 1;
+      while (close < text.size() && (in_name(text[close]) || text[close] == ' ' || text[close] == ','))
+        ++close;
+      if (close == text.size() || text[close] != ']' || (at > 0 && in_name(text[at - 1]))) continue;
+      for (size_t i = open; i <= close; ++i)
+        if (size_t which = type_brackets.find(text[i]); which != type_brackets.npos)
+          hidden[i] = type_placeholders[which];
+    }
+  }
+  return hidden;
+}
+
+std::string show_type_brackets(std::string text) {
+  for (char& c : text)
+    if (size_t which = type_placeholders.find(c); which != type_placeholders.npos) c = type_brackets[which];
+  return text;
+}
+
 /// Turns yaml-cpp's events into the tree. Refusing aliases here means that nothing is ever expanded.
 class TreeBuilder : public YAML::EventHandler {
  public:
@@ -89,7 +120,7 @@ class TreeBuilder : public YAML::EventHandler {
     YamlNode node;
     node.kind = YamlNode::Kind::scalar;
     node.position = position_of(mark);
-    node.text = value;
+    node.text = show_type_brackets(value);
     node.quoted = tag == "!";
     add(std::move(node));
   }
@@ -212,7 +243,7 @@ YamlNode parse_yaml(std::string_view text, std::string_view file) {
                      fmt::format("the text has over {0} bytes; expected at most {0}", max_text_size));
   }
   check_characters(text, file);
-  std::istringstream stream{std::string(text)};
+  std::istringstream stream{hide_type_brackets(text)};
   TreeBuilder builder(file);
   try {
     YAML::Parser parser(stream);

@@ -23,6 +23,8 @@ inline Visible visible_keys(const Mask& mask, int64_t row, int64_t seqlen_q, int
   int64_t first = 0, last = seqlen_kv;
   const int64_t position = mask.kind == Mask::Kind::causal_top_left ? row : row + seqlen_kv - seqlen_q;
   switch (mask.kind) {
+    case Mask::Kind::expression:
+      throw Error(ErrorKind::spec, "the reference does not take mask expressions");
     case Mask::Kind::none:
       break;
     case Mask::Kind::causal:

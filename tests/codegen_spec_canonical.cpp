@@ -66,6 +66,21 @@ name: not part of it
             "rope: half\n");
 }
 
+TEST(CanonicalForm, ExpressionsAndTheirNamesHaveOneSpelling) {
+  EXPECT_EQ(canonical_form(parsed(R"(
+score: score*2 - slope[head] + bias[batch, head, q, kv] * cap
+tensors: {slope: float32[head], document: int32[ kv ], bias: bf16[batch,head,q,kv]}
+scalars: {window: int, cap: float}
+mask: "(document[q] == document[kv]) && q - kv < window"
+head_dim: 64
+)")),
+            "head_dim: 64\n"
+            "mask: \"document[q] == document[kv] && q - kv < window\"\n"
+            "score: \"score * 2.0 - slope[head] + bias[batch, head, q, kv] * cap\"\n"
+            "scalars: {cap: float, window: int}\n"
+            "tensors: {bias: \"bf16[batch, head, q, kv]\", document: \"int32[kv]\", slope: \"float32[head]\"}\n");
+}
+
 TEST(CanonicalForm, WindowsAreNotMergedWithOtherMasks) {
   EXPECT_EQ(canonical_form(parsed("head_dim: 64\nmask: {window: [inf, 0]}")),
             "head_dim: 64\nmask: {window: [inf, 0]}\n");
@@ -89,9 +104,12 @@ TEST(CanonicalForm, EverySingleChangeGivesAnotherIdentity) {
        "dtype: {q: bf16, kv: e5m2, out: bf16}", "dtype: {q: bf16, kv: e4m3, out: fp16}",
        "dtype: {q: fp16, kv: e4m3, out: fp16}"},
       {"gqa_ratio: 1", "gqa_ratio: 4", "gqa_ratio: 5"},
-      {"mask: none", "mask: causal", "mask: causal_top_left", "mask: {window: [8, 0]}",
+      {"mask: none", "mask: q >= kv", "mask: q > kv", "mask: causal", "mask: causal_top_left", "mask: {window: [8, 0]}",
        "mask: {window: [0, 8]}", "mask: {window: [inf, 0]}", "mask: {window: [9, 0]}",
        "mask: {window: [9, -1]}"},
+      {"", "score: score * 2.0", "score: score", "score: score * x\nscalars: {x: int}",
+       "score: score * x\nscalars: {x: float}", "score: x[q]\ntensors: {x: fp16[q]}",
+       "score: x[q]\ntensors: {x: bf16[q]}", "score: x[q]\ntensors: {x: fp16[kv]}"},
       {"layout: bshd", "layout: bhsd", "layout: packed", "layout: paged\npage_size: 16",
        "layout: paged\npage_size: 32"},
       {"blocks: auto", "blocks: {m: 64}", "blocks: {m: 128}", "blocks: {n: 64}", "blocks: {stages: 1}",
@@ -200,6 +218,31 @@ TEST(Validate, WindowSidesNeedAWindow) {
   spec.mask = {Mask::Kind::causal, 5, Mask::unlimited};
   ASSERT_EQ(validate(spec).size(), 1u);
   EXPECT_TRUE(validate(spec)[0].starts_with("mask: left and right are set although the mask is no window"));
+}
+
+TEST(Validate, ExpressionsObeyTheirDeclarations) {
+  Declarations declarations;
+  declarations.scalars["window"] = ScalarType::integer;
+  AttentionSpec spec;
+  spec.head_dim = {64, 64};
+  spec.mask.kind = Mask::Kind::expression;
+  const auto first_problem = [&] {
+    const std::vector<std::string> messages = validate(spec);
+    return messages.empty() ? std::string() : messages[0];
+  };
+  EXPECT_EQ(first_problem(),
+            "mask: kind and expression do not agree; expected an expression with Kind::expression alone");
+  spec.mask.expression = parse_mask("q < window", declarations);
+  EXPECT_TRUE(first_problem().starts_with("mask: unknown name 'window'")) << first_problem();
+  spec.declarations = declarations;
+  EXPECT_EQ(first_problem(), "");
+  spec.declarations.scalars["cap"] = ScalarType::number;
+  EXPECT_EQ(first_problem(),
+            "scalars.cap: neither mask nor score uses it; expected a use, or no declaration");
+  spec.declarations.scalars.erase("cap");
+  spec.declarations.scalars["window"] = ScalarType::number;
+  EXPECT_TRUE(first_problem().starts_with("mask: 'q < window' is another tree than its text says"))
+      << first_problem();
 }
 
 TEST(Nearest, CountsEditsAndSwaps) {

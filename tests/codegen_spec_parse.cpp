@@ -134,7 +134,7 @@ void expect_refused(const std::vector<Refused>& cases) {
 TEST(SpecParse, RefusesUnknownAndDuplicateKeys) {
   expect_refused({
       {"name: x\nhead_dm: 96\n",
-       "2:1: unknown key 'head_dm'; expected one of name, pass, head_dim, dtype, gqa_ratio, mask, layout, "
+       "2:1: unknown key 'head_dm'; expected one of name, pass, head_dim, dtype, gqa_ratio, mask, score, scalars, tensors, layout, "
        "page_size, "
        "blocks, softmax_scale, softcap, lse, alibi, bias, sinks, dropout, deterministic, rope; nearest: "
        "head_dim"},
@@ -150,7 +150,6 @@ TEST(SpecParse, RefusesUnknownAndDuplicateKeys) {
       {"head_dim: 64\nblocks: {block_m: 64}",
        "2:10: unknown key 'block_m' in blocks; expected one of family, m, n, stages, warps, query_in_registers, ping_pong"},
       {"head_dim: 64\n<<: {lse: true}\n", "2:1: unknown key '<<'"},
-      {"head_dim: 64\nscore: \"score * 2\"\n", "2:1: score: expressions are not part of the language yet"},
   });
 }
 
@@ -239,13 +238,37 @@ TEST(SpecParse, RefusesWrongTypes) {
        "nearest: bshd"},
       {"head_dim: 64\nmask: casual",
        "2:7: mask: 'casual' is not valid; expected one of none, causal, causal_top_left, {window: [left, "
-       "right]}; "
+       "right]}, or an expression such as \"q >= kv\"; "
        "nearest: causal"},
       {"head_dim: 64\nmask: window",
        "2:7: mask: 'window' is not valid; expected one of none, causal, causal_top_left, "
-       "{window: [left, right]}; nearest: {window: [left, right]}"},
-      {"head_dim: 64\nmask: \"q >= kv\"",
-       "2:7: mask: 'q >= kv': expressions are not part of the language yet; expected one of none, causal"},
+       "{window: [left, right]}, or an expression such as \"q >= kv\"; nearest: {window: [left, right]}"},
+      {"head_dim: 64\nmask: \"q >= kv && q - kv < windw\"\nscalars: {window: int}",
+       "2:28: mask: unknown name 'windw'; expected q, kv, head, kv_head, batch, seqlen_q, seqlen_kv, window, or a "
+       "declaration in `scalars:` or `tensors:`; nearest: window\n  q >= kv && q - kv < windw\n"
+       "                      ^"},
+      {"head_dim: 64\nname: \"\u00e9\"\nmask: q >= kw", "3:12: mask: unknown name 'kw'"},
+      {"{name: \"\xc3\xa9\", mask: 'q >= kw'}", "1:26: mask: unknown name 'kw'"},
+      {"head_dim: 64\nmask: >-\n  q >= kv\n  && q < kw\n",
+       "2:7: mask: unknown name 'kw'; expected q, kv, head, kv_head, batch, seqlen_q, seqlen_kv, or a declaration in "
+       "`scalars:` or `tensors:`; nearest: kv\n  q >= kv && q < kw\n                 ^"},
+      {"head_dim: 64\nmask: causal top left", "2:7: mask: unknown name 'causal'"},
+      {"head_dim: 64\nscore: q > kv", "2:8: score: a score is a number and this is a bool"},
+      {"head_dim: 64\nscore: [1]", "2:8: score: expected an expression, such as"},
+      {"head_dim: 64\nscalars: {window: integer}\n",
+       "2:19: scalars.window: 'integer' is not valid; expected int or float"},
+      {"head_dim: 64\nscalars: [window]", "2:10: scalars: expected a map of names"},
+      {"head_dim: 64\nmask: q < window\nscalars: {window: int, cap: float}",
+       "3:24: scalars.cap: neither mask nor score uses it; expected a use, or no declaration"},
+      {"head_dim: 64\nmask: q < 1\nscalars: {kv: int}",
+       "3:11: scalars.kv: `kv` is a word of the expression language; expected another name"},
+      {"head_dim: 64\nmask: q < 1\nscalars: {a b: int}", "3:11: scalars.a b: 'a b' is no name; expected letters"},
+      {"head_dim: 64\nmask: x[q] < x\nscalars: {x: int}\ntensors: {x: int32[q]}",
+       "4:11: tensors.x: a scalar has this name already; expected another name"},
+      {"head_dim: 64\ntensors: {x: int32[qq]}",
+       "2:20: tensors.x: found 'qq'; expected a dimension: one of q, kv, head, kv_head, batch, or a number; nearest: "
+       "q\n  int32[qq]\n        ^"},
+      {"head_dim: 64\ntensors: {x: [int32]}", "2:14: tensors.x: expected an element type and dimensions"},
       {"head_dim: 64\nmask: {window: [1]}", "2:16: mask.window: expected two sides, [left, right]"},
       {"head_dim: 64\nmask: {window: 4096}", "2:16: mask.window: expected two sides, [left, right]"},
       {"head_dim: 64\nmask: {window: [infinite, 0]}",
