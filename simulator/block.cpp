@@ -58,6 +58,11 @@ void Block::exit_thread() {
     });
   }
   thread.copies.committed.clear();  // empty groups
+  if (!thread.bulk.empty()) {
+    fail(Place(), [] {
+      return "exits with bulk copies still reading its shared memory: bulk_commit and bulk_wait are missing";
+    });
+  }
   if (!warpgroups_.products(running_ / 32).empty()) {
     fail(Place(), [] { return "exits with products still in flight: warpgroup_wait is missing"; });
   }
@@ -159,7 +164,7 @@ void Block::land_tensor_copies() {
 void Block::land_tensor_copy(size_t index) {
   const TensorCopy copy = tensor_copies_[index];
   tensor_copies_.erase(tensor_copies_.begin() + index);
-  copy_box(copy, shared_.data() + copy.destination);
+  copy_to_shared(copy, shared_.data() + copy.destination);
   MemoryBarrier& barrier = *memory_barriers_.find(copy.barrier);
   barrier.bytes -= copy.bytes();
   checker_.tensor_copy_arrives(copy.id, barrier.index, barrier.phases + 1, barrier.arriving);

@@ -33,6 +33,16 @@ struct CopyQueue {
   std::vector<size_t> committed;  // end of each group, as an index into `copies`
 };
 
+/// A sum of floats from shared into global memory between its issue and its wait.
+struct BulkReduction {
+  float* destination = nullptr;
+  uint32_t source = 0;
+  int floats = 0;
+  uint32_t number = 0;     // the race checker's
+  bool committed = false;  // the last of its group
+  bool landed = false;
+};
+
 class Block {
  public:
   /// Threads: a multiple of 32 up to 1024. Throws Error(environment) if the stacks cannot be had.
@@ -57,6 +67,8 @@ class Block {
   RaceChecker& checker() { return checker_; }
   GlobalMemory& global() { return global_; }
   CopyQueue& copies() { return threads_[running_].copies; }
+  /// Of the running thread, oldest first.
+  std::vector<BulkReduction>& bulk_reductions() { return threads_[running_].bulk; }
   /// Whether an asynchronous copy issued now stays in flight until its thread waits.
   bool copy_is_late();
   uint64_t global_thread(int thread) const {
@@ -118,6 +130,7 @@ class Block {
     Place place;        // where it waits
     uint32_t mask = 0;  // of its warp barrier
     CopyQueue copies;
+    std::vector<BulkReduction> bulk;
   };
   struct Warp {
     uint32_t ready = 0;    // lanes that can run

@@ -66,6 +66,18 @@ const char* name_of(Primitive primitive) {
       return "warpgroup_wait";
     case Primitive::set_registers:
       return "set_registers";
+    case Primitive::store_matrix_x4:
+      return "store_matrix_x4";
+    case Primitive::fence_async_shared:
+      return "fence_async_shared";
+    case Primitive::bulk_load:
+      return "bulk_load";
+    case Primitive::bulk_reduce_add:
+      return "bulk_reduce_add";
+    case Primitive::bulk_commit:
+      return "bulk_commit";
+    case Primitive::bulk_wait:
+      return "bulk_wait";
   }
   return "?";
 }

@@ -36,7 +36,13 @@ enum class Primitive : uint8_t {
   warpgroup_multiply,
   warpgroup_commit,
   warpgroup_wait,
-  set_registers
+  set_registers,
+  store_matrix_x4,
+  fence_async_shared,
+  bulk_load,
+  bulk_reduce_add,
+  bulk_commit,
+  bulk_wait
 };
 const char* name_of(Primitive primitive);
 

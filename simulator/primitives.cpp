@@ -118,8 +118,8 @@ std::byte* shared_at(Block& block, int thread, uint32_t address, int bytes, Plac
         }
         if (conflict.kind == Conflict::Kind::proxy) {
           return fmt::format(
-              "shared byte {} was stored by {}, {}: the products see a thread's stores only after "
-              "fence.proxy.async",
+              "shared byte {} was stored by {}, {}: products and bulk copies see a thread's stores "
+              "only after its fence_async_shared (fence.proxy.async)",
               conflict.address, conflict.other_agent, describe(conflict.other));
         }
         return fmt::format("race: the {} of shared byte {} is not ordered after the {} by {}, {}{}",
@@ -347,6 +347,12 @@ const SimulatorInterface simulator_interface = {
     .warpgroup_commit = warpgroup_commit,
     .warpgroup_wait = warpgroup_wait,
     .set_registers = set_registers,
+    .store_matrix_x4 = store_matrix,
+    .fence_async_shared = fence_async_shared,
+    .bulk_load = bulk_load,
+    .bulk_reduce_add = bulk_reduce_add,
+    .bulk_commit = bulk_commit,
+    .bulk_wait = bulk_wait,
     .pack_two = pack_two,
     .exp2 = exp2_of,
     .log2 = log2_of,

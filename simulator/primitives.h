@@ -15,6 +15,12 @@ std::byte* shared_at(Block& block, int thread, uint32_t address, int bytes, Plac
 /// Of the race checker's conflict.
 [[noreturn]] void fail_conflict(Block& block, int thread, Place place, bool is_write);
 
+/// A copy engine's barrier: initialised and known to it.
+void check_copy_barrier(Block& block, uint32_t address, Place place);
+
+/// Shared bytes that a bulk copy or a box covers: within bounds, no barrier's.
+void check_copied_bytes(Block& block, const char* what, uint32_t address, int bytes, Place place);
+
 void check_global_alignment(Block& block, const void* address, int bytes, Place place);
 
 // --- simulator/primitives_hopper.cpp
@@ -34,5 +40,14 @@ void warpgroup_multiply(int n, float* d, const unsigned* a, unsigned descriptor_
 void warpgroup_commit(int site);
 void warpgroup_wait(int groups_in_flight, int site);
 void set_registers(int count, int increase, int site);
+
+// --- simulator/primitives_bulk.cpp
+
+void store_matrix(unsigned address, const unsigned* registers, int transposed, int site);
+void fence_async_shared(int site);
+void bulk_load(unsigned destination, const void* source, int bytes, unsigned barrier, int site);
+void bulk_reduce_add(float* destination, unsigned source, int bytes, int site);
+void bulk_commit(int site);
+void bulk_wait(int groups_in_flight, int only_reads, int site);
 
 }  // namespace tilewright::simulator

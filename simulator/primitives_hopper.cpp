@@ -173,6 +173,37 @@ void barrier_wait(unsigned address, int parity, int site) {
 
 // --- the copy engine
 
+void check_copied_bytes(Block& block, const char* what, uint32_t address, int bytes, Place place) {
+  const uint32_t room = static_cast<uint32_t>(block.shared_bytes());
+  if (address > room || room - address < static_cast<uint32_t>(bytes)) {
+    block.fail(place, [&] {
+      return fmt::format(
+          "out of bounds: {} {} bytes at shared byte {}, the block has {} bytes of shared memory", what,
+          bytes, address, room);
+    });
+  }
+  if (const int64_t other = block.memory_barriers().overlapping(address, bytes); other >= 0) {
+    block.fail(place, [&] {
+      return fmt::format("{} {} bytes at shared byte {} covers the barrier at {}", what, bytes, address,
+                         other);
+    });
+  }
+}
+
+void check_copy_barrier(Block& block, uint32_t address, Place place) {
+  const MemoryBarrier& barrier = barrier_at(block, address, place);
+  if (barrier.fenced) return;
+  block.fail(
+      place,
+      [&] {
+        return fmt::format(
+            "the copy engine does not know the barrier at shared byte {}: fence_barrier_initialization "
+            "is missing after its initialisation",
+            address);
+      },
+      barrier.place.line());
+}
+
 void tensor_load(unsigned destination, const void* map, unsigned address, const int* coordinates, int rank,
                  int site) {
   Block& block = Block::current();
@@ -192,32 +223,8 @@ void tensor_load(unsigned destination, const void* map, unsigned address, const 
                          destination);
     });
   }
-  const uint32_t room = static_cast<uint32_t>(block.shared_bytes());
-  if (destination > room || room - destination < static_cast<uint32_t>(copy.bytes())) {
-    block.fail(place, [&] {
-      return fmt::format(
-          "out of bounds: a box of {} bytes at shared byte {}, the block has {} bytes of shared memory",
-          copy.bytes(), destination, room);
-    });
-  }
-  if (const int64_t other = block.memory_barriers().overlapping(destination, copy.bytes()); other >= 0) {
-    block.fail(place, [&] {
-      return fmt::format("a box of {} bytes at shared byte {} covers the barrier at {}", copy.bytes(),
-                         destination, other);
-    });
-  }
-  const MemoryBarrier& barrier = barrier_at(block, address, place);
-  if (!barrier.fenced) {
-    block.fail(
-        place,
-        [&] {
-          return fmt::format(
-              "the copy engine does not know the barrier at shared byte {}: fence_barrier_initialization "
-              "is missing after its initialisation",
-              address);
-        },
-        barrier.place.line());
-  }
+  check_copied_bytes(block, "a box of", destination, copy.bytes(), place);
+  check_copy_barrier(block, address, place);
   if (!tensor_read_fault(copy, block.global()).empty()) {
     block.fail(place, [&] { return tensor_read_fault(copy, block.global()); });
   }

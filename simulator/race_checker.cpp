@@ -18,14 +18,15 @@ RaceChecker::RaceChecker(int shared_memory, int threads, bool check_races)
     : check_races_(check_races),
       threads_(threads),
       warps_(threads / 32),
-      agents_(threads_ + warps_ + most_barriers),
+      agents_(threads_ + 2 * warps_ + most_barriers),
       clocks_(warps_),
       writes_((shared_memory + 3) / 4),
       reads_(check_races ? writes_.size() * warps_ : 0),
       copies_(1),
       copy_of_((shared_memory + 15) / 16),
       touched_by_threads_(copy_of_.size()),
-      products_(warps_) {}
+      readers_(2 * warps_),
+      fences_(threads) {}
 
 void RaceChecker::start_block() {
   first_generation_ = ++generation_;
@@ -34,13 +35,15 @@ void RaceChecker::start_block() {
   if (copies_.size() > 1) std::fill(copy_of_.begin(), copy_of_.end(), 0);
   copies_.resize(1);
   std::fill(touched_by_threads_.begin(), touched_by_threads_.end(), 0);
-  for (Products& products : products_) {
-    products.before_block = products.finished = products.newest;
-    products.places.clear();
+  for (Readers& reader : readers_) {
+    reader.before_block = reader.finished = reader.newest;
+    reader.places.clear();
   }
+  for (std::vector<Moment>& fences : fences_) fences.clear();
   for (Clock& row : rows_) {
     std::fill(row.begin(), row.end(), 0);
-    for (int warp = 0; warp < warps_; ++warp) row[products_of(warp)] = products_[warp].newest;
+    for (size_t reader = 0; reader < readers_.size(); ++reader)
+      row[threads_ + reader] = readers_[reader].newest;
   }
 }
 
@@ -49,7 +52,8 @@ void RaceChecker::start_block() {
 void RaceChecker::need_rows() {
   if (!rows_.empty()) return;
   Clock row(agents_);
-  for (int warp = 0; warp < warps_; ++warp) row[products_of(warp)] = products_[warp].before_block;
+  for (size_t reader = 0; reader < readers_.size(); ++reader)
+    row[threads_ + reader] = readers_[reader].before_block;
   rows_.assign(threads_, row);
 }
 
@@ -120,7 +124,8 @@ bool RaceChecker::warp_knows(int warp, int agent, uint32_t tick) const {
 
 std::string RaceChecker::describe_agent(int agent) const {
   if (agent < threads_) return describe_thread(agent);
-  if (agent < copies_of(0)) return "a product of warp " + std::to_string(agent - threads_);
+  if (agent < bulk_reads_of(0)) return "a product of warp " + std::to_string(agent - threads_);
+  if (agent < copies_of(0)) return "a bulk copy of warp " + std::to_string(agent - bulk_reads_of(0));
   return "the copy engine";
 }
 
@@ -265,7 +270,7 @@ bool RaceChecker::write(uint32_t address, int bytes, int thread, Place place, bo
     const bool written = copy_of_[word / 4] != 0 || last.generation >= first_generation_;
     if (check_races_ && written) {
       if (!comes_after_write(word, thread) || conflicts_with_reads(word, thread) ||
-          conflicts_with_products(word / 4, word / 4 + 1, thread)) {
+          conflicts_with_readers(word / 4, word / 4 + 1, thread)) {
         return false;
       }
     }
@@ -307,7 +312,7 @@ uint32_t RaceChecker::start_tensor_copy(uint32_t address, int bytes, int thread,
         if (conflicts_with_reads(word, thread)) return 0;
       }
     }
-    if (conflicts_with_products(first, end, thread)) return 0;
+    if (conflicts_with_readers(first, end, thread)) return 0;
   }
   const uint32_t id = static_cast<uint32_t>(copies_.size());
   copies_.push_back({0, place, static_cast<uint16_t>(copies_of(0)), true});
@@ -323,59 +328,98 @@ void RaceChecker::tensor_copy_arrives(uint32_t copy, int barrier, uint32_t phase
   clock[agent] = std::max(clock[agent], phase);
 }
 
-// --- products
+// --- what reads behind the threads' backs
 
-uint32_t RaceChecker::start_product(int warp, Place place) {
-  need_rows();
-  if (check_races_ && product_reads_.empty()) product_reads_.resize(warps_ * copy_of_.size());
-  known_copy_ = 0;
-  products_[warp].places.push_back(place);
-  return ++products_[warp].newest;
+void RaceChecker::fence_async(int thread) {
+  fences_[thread].push_back(now(thread));
+  clocks_[thread / 32].end_tick();
 }
 
-bool RaceChecker::read_by_product(uint32_t address, int warp) {
-  const uint32_t granule = address / 16;
+uint32_t RaceChecker::start_reader(int agent, Place place) {
+  need_rows();
+  if (check_races_ && reads_behind_.empty()) reads_behind_.resize(readers_.size() * copy_of_.size());
+  known_copy_ = 0;
+  readers(agent).places.push_back(place);
+  return ++readers(agent).newest;
+}
+
+/// `who`, a thread or a warp, has started the reader; `knows` says what it comes after.
+bool RaceChecker::read_behind(uint32_t granule, int agent,
+                              bool (RaceChecker::*knows)(int, int, uint32_t) const, int who) {
   const uint32_t id = copy_of_[granule];
-  if (id == 0) {
-    for (uint32_t word = granule * 4; word < granule * 4 + 4; ++word) {
-      if (writes_[word].generation < first_generation_) return unwritten(word);
-    }
-    conflict_ = {
-        Conflict::Kind::proxy,     granule * 4, true, false, describe_agent(writes_[granule * 4].agent),
-        writes_[granule * 4].place};
-    return false;
-  }
-  if (!check_races_) return true;
-  if (id != known_copy_) {
+  if (id != 0 && check_races_ && id != known_copy_) {
     const TensorCopy& copy = copies_[id];
-    if (copy.in_flight || !warp_knows(warp, copy.agent, copy.tick)) return race(granule * 4, copy);
+    if (copy.in_flight || !(this->*knows)(who, copy.agent, copy.tick)) return race(granule * 4, copy);
     known_copy_ = id;
   }
-  product_reads_[warp * copy_of_.size() + granule] = products_[warp].newest;
+  for (uint32_t word = granule * 4; id == 0 && word < granule * 4 + 4; ++word) {
+    const Write& last = writes_[word];
+    if (last.generation < first_generation_) return unwritten(word);
+    if (!check_races_) continue;
+    const auto comes_after = [&](uint32_t generation, uint32_t tick) {
+      return generation < generation_ || (this->*knows)(who, last.agent, tick);
+    };
+    if (last.in_flight || !comes_after(last.generation, last.tick)) return race(word, last);
+    if (last.agent >= threads_) continue;  // the rest of a copy that a thread has written into
+    const auto& fences = fences_[last.agent];
+    const auto fence =
+        std::lower_bound(fences.begin(), fences.end(), last, [](const Moment& a, const Write& b) {
+          return a.generation < b.generation || (a.generation == b.generation && a.tick < b.tick);
+        });
+    if (fence != fences.end() && comes_after(fence->generation, fence->tick)) continue;
+    conflict_ = {Conflict::Kind::proxy, word * 4, true, false, describe_agent(last.agent), last.place};
+    return false;
+  }
+  if (check_races_) {
+    reads_behind_[(agent - threads_) * copy_of_.size() + granule] = readers(agent).newest;
+  }
   return true;
 }
 
-void RaceChecker::finish_products(int warp, uint32_t product) {
-  products_[warp].finished = product;
-  for (int lane = 0; lane < 32; ++lane) rows_[warp * 32 + lane][products_of(warp)] = product;
+uint32_t RaceChecker::start_product(int warp, Place place) {
+  return start_reader(products_of(warp), place);
 }
 
-bool RaceChecker::conflicts_with_products(uint32_t first, uint32_t end, int thread) {
-  if (product_reads_.empty()) return false;
-  for (int warp = 0; warp < warps_; ++warp) {
-    const uint32_t known = rows_[thread][products_of(warp)];
-    const auto reads = product_reads_.begin() + warp * copy_of_.size();
+bool RaceChecker::read_by_product(uint32_t address, int warp) {
+  return read_behind(address / 16, products_of(warp), &RaceChecker::warp_knows, warp);
+}
+
+void RaceChecker::finish_products(int warp, uint32_t product) {
+  const int agent = products_of(warp);
+  readers(agent).finished = product;
+  for (int lane = 0; lane < 32; ++lane) rows_[warp * 32 + lane][agent] = product;
+}
+
+uint32_t RaceChecker::start_bulk_read(uint32_t address, int bytes, int thread, Place place) {
+  const int agent = bulk_reads_of(thread / 32);
+  const uint32_t number = start_reader(agent, place);
+  for (uint32_t granule = address / 16; granule < (address + bytes) / 16; ++granule) {
+    if (!read_behind(granule, agent, &RaceChecker::knows, thread)) return 0;
+  }
+  return number;
+}
+
+void RaceChecker::finish_bulk_reads(int thread, uint32_t number) {
+  const int agent = bulk_reads_of(thread / 32);
+  readers(agent).finished = std::max(readers(agent).finished, number);
+  rows_[thread][agent] = std::max(rows_[thread][agent], number);
+}
+
+bool RaceChecker::conflicts_with_readers(uint32_t first, uint32_t end, int thread) {
+  if (reads_behind_.empty()) return false;
+  for (size_t reader = 0; reader < readers_.size(); ++reader) {
+    const int agent = threads_ + static_cast<int>(reader);
+    if (readers_[reader].newest == readers_[reader].before_block) continue;
+    const uint32_t known = rows_[thread][agent];
+    const auto reads = reads_behind_.begin() + reader * copy_of_.size();
     uint32_t last = 0;
     for (uint32_t granule = first; granule < end; ++granule) last = std::max(last, reads[granule]);
     if (last <= known) continue;
     const uint32_t granule = static_cast<uint32_t>(std::find(reads + first, reads + end, last) - reads);
-    const Products& products = products_[warp];
-    conflict_ = {Conflict::Kind::race,
-                 granule * 16,
-                 false,
-                 last > products.finished,
-                 describe_agent(products_of(warp)),
-                 products.places[last - products.before_block - 1]};
+    const Readers& readers = readers_[reader];
+    conflict_ = {
+        Conflict::Kind::race,    granule * 16,          false,
+        last > readers.finished, describe_agent(agent), readers.places[last - readers.before_block - 1]};
     return true;
   }
   return false;

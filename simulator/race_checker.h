@@ -7,9 +7,10 @@
 //
 // Block barriers count generations: everything of an earlier generation is ordered. Within one generation
 // lanes of one warp are ordered by their clocks (WarpClock), threads of two warps by what they released and
-// acquired. The copy engine and the products of a warpgroup are agents of their own: a copy is ordered before
-// those who waited for its barrier, the reads of a product before those who come after the wait for it. They
-// touch whole granules of 16 bytes.
+// acquired. The copy engine, the products of a warpgroup and bulk copies out of shared memory are agents of
+// their own: a copy is ordered before those who waited for its barrier, the reads of a product or bulk copy
+// before those who come after the wait for it. They touch whole granules of 16 bytes, and see a thread's
+// store if they come after a fence (fence.proxy.async) that the thread executed after it.
 #pragma once
 
 #include <array>
@@ -83,6 +84,14 @@ class RaceChecker {
   /// The lanes of the warp have waited for all products up to this one.
   void finish_products(int warp, uint32_t product);
 
+  // --- bulk copies out of shared memory
+  /// The thread's earlier stores become visible to products and bulk copies that come after this.
+  void fence_async(int thread);
+  /// `thread` starts a copy that reads whole granules; its number is for `finish_bulk_reads`. 0: a conflict.
+  uint32_t start_bulk_read(uint32_t address, int bytes, int thread, Place place);
+  /// The thread has waited for the reads of its copies up to this one.
+  void finish_bulk_reads(int thread, uint32_t number);
+
   const Conflict& conflict() const { return conflict_; }
 
  private:
@@ -107,13 +116,16 @@ class RaceChecker {
     uint16_t agent = 0;
     bool in_flight = true;
   };
-  struct Products {
+  /// What reads behind the threads' backs: the products of a warp, or its threads' bulk copies.
+  struct Readers {
     uint32_t newest = 0, finished = 0, before_block = 0;  // never restart
     std::vector<Place> places;                            // of those of this block
   };
 
   int products_of(int warp) const { return threads_ + warp; }
-  int copies_of(int barrier) const { return threads_ + warps_ + barrier; }
+  int bulk_reads_of(int warp) const { return threads_ + warps_ + warp; }
+  int copies_of(int barrier) const { return threads_ + 2 * warps_ + barrier; }
+  Readers& readers(int agent) { return readers_[agent - threads_]; }
   std::string describe_agent(int agent) const;
   bool knows(int thread, int agent, uint32_t tick) const;
   bool warp_knows(int warp, int agent, uint32_t tick) const;
@@ -127,7 +139,10 @@ class RaceChecker {
   void note_read(uint32_t word, int warp, uint32_t lanes, Place place);
   void note_ticks_by_lane(Reads& reads, uint32_t lanes, uint32_t tick);
   bool conflicts_with_reads(uint32_t word, int thread);
-  bool conflicts_with_products(uint32_t first, uint32_t end, int thread);
+  bool conflicts_with_readers(uint32_t first, uint32_t end, int thread);
+  uint32_t start_reader(int agent, Place place);
+  bool read_behind(uint32_t granule, int agent, bool (RaceChecker::*knows)(int, int, uint32_t) const,
+                   int who);
   void spread_copy_over_words(uint32_t granule);
 
   bool check_races_;
@@ -143,9 +158,10 @@ class RaceChecker {
   std::vector<TensorCopy> copies_;  // [0]: none
   std::vector<uint32_t> copy_of_;   // [granule]: the copy that wrote it last; 0: a thread did, or nobody
   std::vector<uint8_t> touched_by_threads_;  // [granule]
-  std::vector<Products> products_;           // [warp]
-  std::vector<uint32_t> product_reads_;      // [warp][granule]: the last product; empty until there is one
-  uint32_t known_copy_ = 0;                  // one that all lanes of the product's warp come after
+  std::vector<Readers> readers_;             // [agent - threads_]: of the warps' products, then bulk copies
+  std::vector<uint32_t> reads_behind_;       // [reader][granule]: the last one; empty until there is one
+  std::vector<std::vector<Moment>> fences_;  // [thread]: its fence_async of this block, in order
+  uint32_t known_copy_ = 0;                  // one that the newest reader comes after
   Conflict conflict_;
 };
 

@@ -65,7 +65,11 @@ std::string tensor_read_fault(const TensorCopy& copy, const GlobalMemory& global
   return "";
 }
 
-void copy_box(const TensorCopy& copy, std::byte* destination) {
+void copy_to_shared(const TensorCopy& copy, std::byte* destination) {
+  if (copy.plain) {
+    std::memcpy(destination, copy.plain, copy.plain_bytes);
+    return;
+  }
   for (int index = 0; index < copy.rows(); ++index, destination += 128) {
     const Row row = row_of(copy, index);
     std::byte line[128] = {};

@@ -43,6 +43,13 @@ struct SimulatorInterface {
   void (*warpgroup_commit)(int site);
   void (*warpgroup_wait)(int groups_in_flight, int site);
   void (*set_registers)(int count, int increase, int site);  // setmaxnreg
+  // --- what the backward pass moves on Hopper
+  void (*store_matrix_x4)(unsigned address, const unsigned* registers, int transposed, int site);  // stmatrix .m8n8.x4.b16
+  void (*fence_async_shared)(int site);  // fence.proxy.async: the thread's stores before it are visible to products and bulk copies
+  void (*bulk_load)(unsigned destination, const void* source, int bytes, unsigned barrier, int site);  // cp.async.bulk
+  void (*bulk_reduce_add)(float* destination, unsigned source, int bytes, int site);  // cp.reduce.async.bulk .add.f32
+  void (*bulk_commit)(int site);
+  void (*bulk_wait)(int groups_in_flight, int only_reads, int site);  // only_reads: shared memory may be written again
   // --- arithmetic; pack_two rounds to nearest even into element_type, low in the lower half
   unsigned (*pack_two)(float low, float high, int element_type);
   float (*exp2)(float);
