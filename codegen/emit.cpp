@@ -173,9 +173,9 @@ Source emit(const AttentionSpec& spec, const Schedule& schedule, const Target& t
     add_file("primitives/sm90.cuh");
     products = warpgroup_products(spec, schedule, backend);
     sections.push_back({"The matrix products in this kernel's shape", &products});
-    for (const char* file :
-         {"visibility.cuh", "quad.cuh", "sm90/layout.cuh", "sm90/tiles.cuh", "sm90/producer.cuh",
-          "sm90/softmax.cuh", "sm90/output.cuh", "sm90/consumer.cuh", "sm90/forward.cuh"})
+    for (const char* file : {"visibility.cuh", "quad.cuh", "sm90/ring.cuh", "sm90/layout.cuh",
+                             "sm90/tiles.cuh", "sm90/producer.cuh", "sm90/softmax.cuh", "sm90/output.cuh",
+                             "sm90/consumer.cuh", "sm90/forward.cuh"})
       add_file(file);
   } else {
     for (const char* file : {"visibility.cuh", "quad.cuh", "sm80/tile.cuh", "sm80/scores.cuh",

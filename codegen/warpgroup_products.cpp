@@ -1,34 +1,9 @@
 #include "codegen/warpgroup_products.h"
 
+#include "codegen/warpgroup_text.h"
+
 namespace tilewright {
 namespace {
-
-std::string text(int value) {
-  return std::to_string(value);
-}
-
-// {%first, ..., %(first + count - 1)}
-std::string registers(int first, int count) {
-  std::string list = "{";
-  for (int i = 0; i < count; ++i) list.append(i ? ", %" : "%").append(text(first + i));
-  return list += "}";
-}
-
-// "constraint"(name[0]), "constraint"(name[1]), ...
-std::string operands(const char* constraint, const char* name, int count) {
-  std::string list;
-  for (int i = 0; i < count; ++i) {
-    list.append(i ? ", \"" : "\"")
-        .append(constraint)
-        .append("\"(")
-        .append(name)
-        .append("[")
-        .append(text(i))
-        .append("])");
-    if (i % 64 == 63 && i + 1 < count) list += "\n                 ";
-  }
-  return list;
-}
 
 struct Shape {
   int block_n, head_dim_qk, head_dim_v;
@@ -40,27 +15,6 @@ struct Shape {
     return "wgmma.mma_async.sync.aligned.m64n" + text(n) + "k16.f32." + element + "." + element;
   }
 };
-
-// Offsets, in the descriptor's 16-byte units, of step k: 32 bytes within a 128-byte panel row, then the next
-// panel.
-std::string step_offset(int k, int panel_rows) {
-  return text((k / 4 * panel_rows * 128 + k % 4 * 32) / 16);
-}
-
-// One primitive, ready to print. `parameters` and the bodies are C++ text; built straight for one back end,
-// since taking apart text of this size again would be most of the time that a kernel from disk takes.
-TemplateItem primitive(Backend backend, const char* name, const char* comment, const char* before,
-                       const std::string& parameters, const std::string& device,
-                       const std::string& simulator) {
-  TemplateItem item;
-  item.name = name;
-  item.identifiers = {"u32"};
-  const bool on_device = backend == Backend::device;
-  item.text = std::string(comment) + before + "__device__ __forceinline__ void " + name + "(" + parameters +
-              (on_device ? ") {\n" : ", int site = __builtin_LINE()) {\n") +
-              (on_device ? device : simulator) + "}\n";
-  return item;
-}
 
 // Descriptors are added to in their low word alone and the high word is a constant: 64-bit additions take
 // twice the uniform instructions.
@@ -78,14 +32,15 @@ TemplateItem scores_product(const Shape& shape, Backend backend) {
          ", a, b, " + (k ? "later" : "first") + ", 1, 1, 0, 0;\\n\"\n";
   s += "               \"wgmma.commit_group.sync.aligned; }\"\n               : " +
        operands("=f", "scores", count) + "\n               : \"r\"(query), \"r\"(keys) : \"memory\");\n";
-  return primitive(backend, "multiply_query_keys",
-                   "/// S = Q K^T. Both operands lie in shared memory; the first step overwrites.\n", "",
-                   "float (&scores)[" + text(count) + "], u32 query, u32 keys", s,
-                   "  simulator->warpgroup_fence(site);\n  for (int k = 0; k < " + text(shape.steps_qk()) +
-                       "; ++k)\n    simulator->warpgroup_multiply(" + text(shape.block_n) +
-                       ", scores, (const u32*)0, query + (k / 4 * 8192 + k % 4 * 32) / 16, keys + (k / 4 * " +
-                       text(shape.block_n * 128) + " + k % 4 * 32) / 16, k > 0, 0, " +
-                       text(shape.element_type) + ", site);\n  simulator->warpgroup_commit(site);\n");
+  return warpgroup_primitive(
+      backend, "multiply_query_keys",
+      "/// S = Q K^T. Both operands lie in shared memory; the first step overwrites.\n", "",
+      "float (&scores)[" + text(count) + "], u32 query, u32 keys", s,
+      "  simulator->warpgroup_fence(site);\n  for (int k = 0; k < " + text(shape.steps_qk()) +
+          "; ++k)\n    simulator->warpgroup_multiply(" + text(shape.block_n) +
+          ", scores, (const u32*)0, query + (k / 4 * 8192 + k % 4 * 32) / 16, keys + (k / 4 * " +
+          text(shape.block_n * 128) + " + k % 4 * 32) / 16, k > 0, 0, " + text(shape.element_type) +
+          ", site);\n  simulator->warpgroup_commit(site);\n");
 }
 
 TemplateItem output_product(const Shape& shape, Backend backend) {
@@ -101,14 +56,14 @@ TemplateItem output_product(const Shape& shape, Backend backend) {
   s += "               \"wgmma.commit_group.sync.aligned; }\"\n               : " +
        operands("+f", "output", out) + "\n               : " + operands("r", "probabilities", in) +
        ", \"r\"(values) : \"memory\");\n";
-  return primitive(backend, "multiply_probabilities_values",
-                   "/// O += P V. P lies in registers; V is transposed on the way.\n", "",
-                   "float (&output)[" + text(out) + "], u32 (&probabilities)[" + text(in) + "], u32 values",
-                   s,
-                   "  simulator->warpgroup_fence(site);\n  for (int k = 0; k < " + text(shape.steps_v()) +
-                       "; ++k)\n    simulator->warpgroup_multiply(" + text(shape.head_dim_v) +
-                       ", output, probabilities + 4 * k, 0, values + k * 128, 1, 1, " +
-                       text(shape.element_type) + ", site);\n  simulator->warpgroup_commit(site);\n");
+  return warpgroup_primitive(
+      backend, "multiply_probabilities_values",
+      "/// O += P V. P lies in registers; V is transposed on the way.\n", "",
+      "float (&output)[" + text(out) + "], u32 (&probabilities)[" + text(in) + "], u32 values", s,
+      "  simulator->warpgroup_fence(site);\n  for (int k = 0; k < " + text(shape.steps_v()) +
+          "; ++k)\n    simulator->warpgroup_multiply(" + text(shape.head_dim_v) +
+          ", output, probabilities + 4 * k, 0, values + k * 128, 1, 1, " + text(shape.element_type) +
+          ", site);\n  simulator->warpgroup_commit(site);\n");
 }
 
 std::string wait_text(const std::string& groups, const std::string& named) {
@@ -118,7 +73,7 @@ std::string wait_text(const std::string& groups, const std::string& named) {
 
 TemplateItem scores_wait(const Shape& shape, Backend backend) {
   const int count = shape.block_n / 2;
-  return primitive(
+  return warpgroup_primitive(
       backend, "wait_scores",
       "/// Waits until at most `groups` products are unfinished; the scores are named, so that no use moves "
       "above.\n",
@@ -130,7 +85,7 @@ TemplateItem scores_wait(const Shape& shape, Backend backend) {
 // `with_scores` keeps the softmax above: the exponentials must run under the product that is waited for.
 TemplateItem output_wait(const Shape& shape, Backend backend, bool with_scores) {
   const int out = shape.head_dim_v / 2, scores = shape.block_n / 2, in = shape.block_n / 4;
-  return primitive(
+  return warpgroup_primitive(
       backend, "wait_output",
       with_scores
           ? "/// The same, and keeps the softmax above: the exponentials must run under the product.\n"

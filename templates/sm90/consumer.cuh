@@ -7,13 +7,6 @@ struct Consumer {
   u32 query, keys, values;
 };
 
-/// Low word of a descriptor of a 128-byte-swizzled operand: address and, between panels of a transposed one,
-/// leading offset, in 16-byte units (9.7.15.5.1.2). The high word is constant: 1024 bytes between groups of 8
-/// rows, swizzle mode 1.
-__device__ __forceinline__ u32 warpgroup_descriptor(u32 address, u32 leading_bytes) {
-  return (address & 0x3ffff) / 16 | leading_bytes / 16 << 16;
-}
-
 /// First tile of keys: nothing to overlap with yet.
 __device__ __forceinline__ void attend_first(const HopperForwardParameters& p, const Layout& layout,
                                              const Consumer& me, const RingPlace& place, int j, int row,

@@ -63,16 +63,3 @@ __device__ __forceinline__ void initialize_barriers(const Layout& layout) {
   for (int slot = 0; slot < 2; ++slot) barrier_initialize(layout.tile_full(slot), 1);
   fence_barrier_initialization();
 }
-
-/// A stage of a ring and the parity of its current use.
-struct RingPlace {
-  int stage;
-  int parity;
-};
-
-__device__ __forceinline__ void advance(RingPlace& place) {
-  if (++place.stage == stages) {
-    place.stage = 0;
-    place.parity ^= 1;
-  }
-}

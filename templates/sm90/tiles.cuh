@@ -1,9 +1,5 @@
 // Which tiles of query rows a block computes, and in what order.
 
-__device__ __forceinline__ void release(u32 empty_barrier) {
-  if (thread_index() % 32 == 0) barrier_arrive(empty_barrier);
-}
-
 struct Tile {
   int row;  // first query row
   int head;
