@@ -1,9 +1,11 @@
 #include "codegen/emit.h"
 
+#include <algorithm>
 #include <charconv>
 #include <map>
 #include <unordered_map>
 
+#include "codegen/dead_branches.h"
 #include "codegen/error.h"
 #include "codegen/families.h"
 #include "codegen/template_items.h"
@@ -71,7 +73,11 @@ std::string configuration(const AttentionSpec& spec, const Schedule& schedule, c
   add_bool("limited_right", limited_right);
   add("long long", "window_left", std::to_string(limited_left ? mask.left : 0));
   add("long long", "window_right", std::to_string(window && limited_right ? mask.right : 0));
-  add_bool("with_softcap", spec.softcap != 0);
+  add_bool("walk_is_dense", true);
+  add_bool("masked_by_function", false);
+  add_bool("last_rows_first", limited_right);
+  add_bool("with_changed_scores", spec.softcap != 0);
+  add_bool("scores_may_vanish", false);
   add("float", "softcap", number(spec.softcap));
   add_bool("with_lse", spec.lse);
   if (schedule.family == Family::sm90) {
@@ -105,6 +111,18 @@ std::string header(const AttentionSpec& spec, const Schedule& schedule, const Ta
   return text;
 }
 
+// The kernel itself: what it takes depends on the spec.
+std::string entry_point(Family family, bool expressions) {
+  const std::string parameters = family == Family::sm90 ? "HopperForwardParameters" : "ForwardParameters";
+  const std::string head = "extern \"C\" __global__ void __launch_bounds__(threads, " +
+                           std::string(family == Family::sm90 ? "1" : "blocks_per_sm") + ")\n    " +
+                           std::string(kernel_name) + "(const __grid_constant__ " + parameters + " p";
+  if (expressions)
+    return head +
+           ",\n                      const __grid_constant__ ExpressionArguments e) {\n  forward(p, e);\n}\n";
+  return head + ") {\n  forward(p, ExpressionArguments{});\n}\n";
+}
+
 // What the simulator calls: generated code keeps no other contact with the host.
 std::string simulator_entry_points(Family family) {
   const std::string name(kernel_name),
@@ -120,34 +138,51 @@ struct Section {
   const std::vector<TemplateItem>* items;
 };
 
-// Prints the items that the kernel reaches by name, in the order of the sections.
-std::string reachable(const std::vector<Section>& sections) {
+// What the constants of a configuration decide.
+std::map<std::string, bool> decided(const std::vector<TemplateItem>& constants) {
+  std::map<std::string, bool> values;
+  for (const TemplateItem& item : constants)
+    if (item.text.starts_with("constexpr bool "))
+      values[item.name] = item.text.find(" = true;") != std::string::npos;
+  return values;
+}
+
+// Prints the items that the kernel reaches by name, in the order of the sections, without what `constants`
+// rule out.
+std::string reachable(const std::vector<Section>& sections, const std::map<std::string, bool>& constants) {
   std::unordered_multimap<std::string_view, const TemplateItem*> by_name;
   for (const Section& section : sections)
     for (const TemplateItem& item : *section.items) by_name.emplace(item.name, &item);
-  std::unordered_map<const TemplateItem*, bool> used;
+  std::unordered_map<const TemplateItem*, std::string> used;
   std::vector<const TemplateItem*> open;
   const auto reach = [&](std::string_view name) {
-    for (auto [at, end] = by_name.equal_range(name); at != end; ++at)
-      if (!std::exchange(used[at->second], true)) open.push_back(at->second);
+    for (auto [at, end] = by_name.equal_range(name); at != end; ++at) {
+      const auto [entry, is_new] = used.try_emplace(at->second);
+      if (!is_new) continue;
+      entry->second = without_dead_branches(at->second->text, constants);
+      open.push_back(at->second);
+    }
   };
   reach(kernel_name);
   while (!open.empty()) {
     const TemplateItem* item = open.back();
     open.pop_back();
-    for (const std::string& name : item->identifiers) reach(name);
+    const std::string& text = used[item];
+    const bool whole = text.size() == item->text.size();
+    for (const std::string& name : whole ? item->identifiers : identifiers_in(text)) reach(name);
   }
   std::string text;
   for (const Section& section : sections) {
-    bool first = true, after_one_line = false;
+    bool first = true, after_short = false;
     for (const TemplateItem& item : *section.items) {
-      if (!used[&item]) continue;
+      const auto found = used.find(&item);
+      if (found == used.end()) continue;
       if (first) text += "\n// --- " + std::string(section.title) + "\n";
-      const bool one_line = item.text.find('\n') + 1 == item.text.size();
-      if (first || !one_line || !after_one_line) text += "\n";
-      text += item.text;
+      const bool is_short = std::count(found->second.begin(), found->second.end(), '\n') <= 12;
+      if (!first && !(is_short && after_short)) text += "\n";
+      text += found->second;
       first = false;
-      after_one_line = one_line;
+      after_short = is_short;
     }
   }
   return text;
@@ -173,15 +208,19 @@ Source emit(const AttentionSpec& spec, const Schedule& schedule, const Target& t
     add_file("primitives/sm90.cuh");
     products = warpgroup_products(spec, schedule, backend);
     sections.push_back({"The matrix products in this kernel's shape", &products});
-    for (const char* file : {"visibility.cuh", "quad.cuh", "sm90/ring.cuh", "sm90/layout.cuh",
-                             "sm90/tiles.cuh", "sm90/producer.cuh", "sm90/softmax.cuh", "sm90/output.cuh",
-                             "sm90/consumer.cuh", "sm90/forward.cuh"})
+    for (const char* file :
+         {"visibility.cuh", "no_expressions.cuh", "softcap.cuh", "walk_range.cuh", "quad.cuh",
+          "sm90/ring.cuh", "sm90/layout.cuh", "sm90/tiles.cuh", "sm90/producer.cuh", "sm90/expressions.cuh",
+          "sm90/softmax.cuh", "sm90/output.cuh", "sm90/consumer.cuh", "sm90/forward.cuh"})
       add_file(file);
   } else {
-    for (const char* file : {"visibility.cuh", "quad.cuh", "sm80/tile.cuh", "sm80/scores.cuh",
+    for (const char* file : {"visibility.cuh", "no_expressions.cuh", "softcap.cuh", "walk_range.cuh",
+                             "quad.cuh", "sm80/tile.cuh", "sm80/scores.cuh", "sm80/expressions.cuh",
                              "sm80/softmax.cuh", "sm80/output.cuh", "sm80/forward.cuh"})
       add_file(file);
   }
+  const std::vector<TemplateItem> entry = parse_template(entry_point(schedule.family, false), backend);
+  sections.push_back({"The kernel", &entry});
 
   Source source;
   source.text = header(spec, schedule, target) + "\n";
@@ -189,7 +228,7 @@ Source emit(const AttentionSpec& spec, const Schedule& schedule, const Target& t
     source.text += std::string(template_text("primitives/simulator_interface.cuh")) + "\n";
   source.text += template_text(backend == Backend::device ? "primitives/device_prelude.cuh"
                                                           : "primitives/simulator_prelude.cuh");
-  source.text += reachable(sections);
+  source.text += reachable(sections, decided(constants));
   if (backend == Backend::simulator) source.text += "\n" + simulator_entry_points(schedule.family);
   source.file_name = std::string(kernel_name) + ".cu";
   source.kernel_name = kernel_name;

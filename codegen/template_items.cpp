@@ -129,6 +129,13 @@ std::string template_title(std::string_view text) {
   return title.substr(0, stop);
 }
 
+std::vector<std::string> identifiers_in(std::string_view text) {
+  std::vector<std::string> identifiers = identifiers_of(text);
+  std::sort(identifiers.begin(), identifiers.end());
+  identifiers.erase(std::unique(identifiers.begin(), identifiers.end()), identifiers.end());
+  return identifiers;
+}
+
 std::vector<TemplateItem> parse_template(std::string_view text, Backend backend) {
   std::vector<TemplateItem> items;
   size_t at = title_end(text);
@@ -148,10 +155,7 @@ std::vector<TemplateItem> parse_template(std::string_view text, Backend backend)
     TemplateItem item;
     item.name = declared_name(declaration);
     item.text = above + (primitive ? primitive_text(declaration, backend) : std::string(declaration)) + "\n";
-    item.identifiers = identifiers_of(item.text);
-    std::sort(item.identifiers.begin(), item.identifiers.end());
-    item.identifiers.erase(std::unique(item.identifiers.begin(), item.identifiers.end()),
-                           item.identifiers.end());
+    item.identifiers = identifiers_in(item.text);
     items.push_back(std::move(item));
     above.clear();
     at = end;

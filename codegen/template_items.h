@@ -21,6 +21,9 @@ struct TemplateItem {
 /// no item.
 std::vector<TemplateItem> parse_template(std::string_view text, Backend backend);
 
+/// The identifiers in a text, comments aside; sorted, each once.
+std::vector<std::string> identifiers_in(std::string_view text);
+
 /// That title's first sentence, without comment signs.
 std::string template_title(std::string_view text);
 

@@ -18,6 +18,8 @@ const char* name_of(Primitive primitive) {
       return "shuffle_xor";
     case Primitive::warp_any:
       return "warp_any";
+    case Primitive::warp_ballot:
+      return "warp_ballot";
     case Primitive::shared_load:
       return "shared_load";
     case Primitive::shared_store:

@@ -13,6 +13,7 @@ enum class Primitive : uint8_t {
   warp_barrier,
   shuffle_xor,
   warp_any,
+  warp_ballot,
   shared_load,
   shared_store,
   load_matrix_x4,

@@ -62,6 +62,19 @@ int warp_any(int predicate, int site) {
   return operands.result;
 }
 
+unsigned warp_ballot(int predicate, int site) {
+  struct Operands {
+    int predicate;
+    unsigned result;
+  } operands{predicate, 0};
+  Block::current().collective({Primitive::warp_ballot, site}, operands, [](Operands* const lanes[32]) {
+    unsigned bits = 0;
+    for (int lane = 0; lane < 32; ++lane) bits |= unsigned{lanes[lane]->predicate != 0} << lane;
+    for (int lane = 0; lane < 32; ++lane) lanes[lane]->result = bits;
+  });
+  return operands.result;
+}
+
 int uniform(int value, int site) {
   struct Operands {
     int value;
@@ -323,6 +336,7 @@ const SimulatorInterface simulator_interface = {
     .warp_barrier = warp_barrier,
     .shuffle_xor = shuffle_xor,
     .warp_any = warp_any,
+    .warp_ballot = warp_ballot,
     .uniform = uniform,
     .named_barrier_wait = named_barrier_wait,
     .named_barrier_arrive = named_barrier_arrive,

@@ -38,6 +38,8 @@ TEST(WarpAny, OneLaneIsEnough) {
         EXPECT_EQ(simulator.warp_any(thread == 45, 1), thread >= 32);
         EXPECT_EQ(simulator.warp_any(thread < 0, 2), 0);
         EXPECT_EQ(simulator.warp_any(-1, 3), 1);
+        EXPECT_EQ(simulator.warp_ballot(thread % 32 == 5 || thread == 40, 4),
+                  thread < 32 ? 1u << 5 : 1u << 5 | 1u << 8);
       },
       {.warps = 2}));
 }

@@ -64,6 +64,20 @@ DEVICE {
 }
 SIMULATOR { return simulator->warp_any(predicate, site); }
 
+/// Bit i: whether the predicate holds in lane i (9.7.13.5).
+PRIMITIVE u32 warp_ballot(bool predicate)
+DEVICE {
+  u32 bits;
+  asm volatile("{ .reg .pred p; setp.ne.b32 p, %1, 0; vote.sync.ballot.b32 %0, p, 0xffffffff; }" : "=r"(bits) : "r"((int)predicate));
+  return bits;
+}
+SIMULATOR { return simulator->warp_ballot(predicate, site); }
+
+/// The place of the highest bit that is set; `bits` is not 0 (9.7.1.16).
+PRIMITIVE int highest_bit(u32 bits)
+DEVICE { int place; asm("bfind.u32 %0, %1;" : "=r"(place) : "r"(bits)); return place; }
+SIMULATOR { return 31 - __builtin_clz(bits); }
+
 /// 2^x, relative error at most 2^-22; 2^-inf = 0 (9.7.3.20).
 PRIMITIVE float exp2_approximate(float x)
 DEVICE { float y; asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x)); return y; }

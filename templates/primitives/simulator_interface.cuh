@@ -11,6 +11,7 @@ struct SimulatorInterface {
   void (*warp_barrier)(unsigned mask, int site);         // __syncwarp
   unsigned (*shuffle_xor)(unsigned value, int lane_mask, int site);
   int (*warp_any)(int predicate, int site);              // vote.sync.any
+  unsigned (*warp_ballot)(int predicate, int site);      // vote.sync.ballot
   int (*uniform)(int value, int site);                   // redux.sync.max
   void (*named_barrier_wait)(int id, int threads, int site);    // bar.sync
   void (*named_barrier_arrive)(int id, int threads, int site);  // bar.arrive

@@ -1,7 +1,7 @@
 // The forward kernel: one block computes one tile of query rows of one head, from the last visible key to the
 // first.
 
-/// This thread's place in the next tile of K and of V; both walk down.
+/// This thread's place in the next tile of K and of V; both walk down. In a walk with gaps: in tile 0.
 struct KeyValueSource {
   const u16* k;
   const u16* v;
@@ -11,18 +11,22 @@ struct KeyValueSource {
 /// loaded, is `partial`.
 template <bool partial>
 __device__ __forceinline__ void load_keys(const ForwardParameters& p, KeyValueSource& source, u32 tile, int j,
-                                          int begin) {
-  if (j >= begin)
-    load_tile<block_n, head_dim_qk, partial>(tile, source.k, p.k.row_stride, p.seqlen_kv - j * block_n);
-  source.k -= block_n * p.k.row_stride;
+                                          const KeyWalk& walk) {
+  const long long further = walk_is_dense ? 0 : (long long)j * block_n * p.k.row_stride;
+  if (walk.visits(j))
+    load_tile<block_n, head_dim_qk, partial>(tile, source.k + further, p.k.row_stride,
+                                             p.seqlen_kv - j * block_n);
+  if (walk_is_dense) source.k -= block_n * p.k.row_stride;
 }
 
 template <bool partial>
 __device__ __forceinline__ void load_values(const ForwardParameters& p, KeyValueSource& source, u32 tile,
-                                            int j, int begin) {
-  if (j >= begin)
-    load_tile<block_n, head_dim_v, partial>(tile, source.v, p.v.row_stride, p.seqlen_kv - j * block_n);
-  source.v -= block_n * p.v.row_stride;
+                                            int j, const KeyWalk& walk) {
+  const long long further = walk_is_dense ? 0 : (long long)j * block_n * p.v.row_stride;
+  if (walk.visits(j))
+    load_tile<block_n, head_dim_v, partial>(tile, source.v + further, p.v.row_stride,
+                                            p.seqlen_kv - j * block_n);
+  if (walk_is_dense) source.v -= block_n * p.v.row_stride;
 }
 
 /// Which tile of query rows a block computes.
@@ -39,24 +43,24 @@ __device__ __forceinline__ BlockPlace block_place(const ForwardParameters& p) {
   place.head = head_index % p.heads;
   // Under a causal mask the last rows have the most keys: they start first, so that the short tiles fill the
   // gaps at the end.
-  place.row = (limited_right ? p.m_tiles - 1 - m_tile : m_tile) * block_m;
+  place.row = (last_rows_first ? p.m_tiles - 1 - m_tile : m_tile) * block_m;
   place.head_index = head_index;
   return place;
 }
 
-extern "C" __global__ void __launch_bounds__(threads, blocks_per_sm)
-    attention_forward(const __grid_constant__ ForwardParameters p) {
+__device__ __forceinline__ void forward(const ForwardParameters& p, const ExpressionArguments& e) {
   const BlockPlace place = block_place(p);
+  const Scope scope = scope_of(sequence_of(p), e, place.batch, place.head);
   const int row = place.row, kv_head = place.head / gqa_ratio;
   const u16* q = (const u16*)p.q.data + place.batch * p.q.batch_stride + place.head * p.q.head_stride +
                  row * p.q.row_stride;
   const u16* k = (const u16*)p.k.data + place.batch * p.k.batch_stride + kv_head * p.k.head_stride;
   const u16* v = (const u16*)p.v.data + place.batch * p.v.batch_stride + kv_head * p.v.head_stride;
 
-  const KeyTiles tiles = key_tiles(sequence_of(p), row);
-  const int last = tiles.end - 1;
-  KeyValueSource source = {tile_source<head_dim_qk>(k + last * block_n * p.k.row_stride, p.k.row_stride),
-                           tile_source<head_dim_v>(v + last * block_n * p.v.row_stride, p.v.row_stride)};
+  KeyWalk walk = start_walk(sequence_of(p), scope, row);
+  const int last = walk.ahead(0), from = walk_is_dense ? last : 0;
+  KeyValueSource source = {tile_source<head_dim_qk>(k + from * block_n * p.k.row_stride, p.k.row_stride),
+                           tile_source<head_dim_v>(v + from * block_n * p.v.row_stride, p.v.row_stride)};
   const u32 query_tile = shared_base();
   const u32 ring = query_tile + query_tile_bytes;
   constexpr int stage_bytes = key_tile_bytes + value_tile_bytes;
@@ -64,13 +68,13 @@ extern "C" __global__ void __launch_bounds__(threads, blocks_per_sm)
   // Groups of copies are closed also when there is no tile left to load: their count tells what has landed.
   load_tile<block_m, head_dim_qk, true>(query_tile, tile_source<head_dim_qk>(q, p.q.row_stride),
                                         p.q.row_stride, p.seqlen_q - row);
-  load_keys<true>(p, source, ring, last, tiles.begin);
-  load_values<true>(p, source, ring + key_tile_bytes, last, tiles.begin);
+  load_keys<true>(p, source, ring, last, walk);
+  load_values<true>(p, source, ring + key_tile_bytes, last, walk);
   copy_async_commit();
 #pragma unroll
   for (int s = 1; s < stages - 1; ++s) {
-    load_keys<false>(p, source, ring + s * stage_bytes, last - s, tiles.begin);
-    load_values<false>(p, source, ring + s * stage_bytes + key_tile_bytes, last - s, tiles.begin);
+    load_keys<false>(p, source, ring + s * stage_bytes, walk.ahead(s), walk);
+    load_values<false>(p, source, ring + s * stage_bytes + key_tile_bytes, walk.ahead(s), walk);
     copy_async_commit();
   }
 
@@ -93,11 +97,12 @@ extern "C" __global__ void __launch_bounds__(threads, blocks_per_sm)
     for (int i = 0; i < query_fragments; ++i) load_query_fragment(held[i], query_address(query_tile), i);
   }
   const int warp_row = row + thread_index() / 32 * (m_fragments * 16);
-  const float scale_log2 = with_softcap ? log2_e : p.scale_log2;
+  const float scale_log2 = with_changed_scores ? log2_e : p.scale_log2;
 
   int stage = 0;
 #pragma unroll 1
-  for (int j = last; j >= tiles.begin; --j) {
+  for (; walk.visits(walk.ahead(0)); walk.step(sequence_of(p), scope, row)) {
+    const int j = walk.ahead(0);
     // A dozen swizzled addresses follow from these two: cheaper to compute again than to hold.
     const u32 tile = opaque(ring + stage * stage_bytes), query = query_address(opaque(query_tile));
     copy_async_wait<groups_in_flight>();
@@ -105,10 +110,10 @@ extern "C" __global__ void __launch_bounds__(threads, blocks_per_sm)
                       // takes
     if (stages > 1) {
       const u32 free_stage = ring + (stage == 0 ? stages - 1 : stage - 1) * stage_bytes;
-      load_keys<false>(p, source, free_stage, j - (stages - 1), tiles.begin);
-      load_values<false>(p, source, free_stage + key_tile_bytes, j - (stages - 1), tiles.begin);
+      load_keys<false>(p, source, free_stage, walk.ahead(stages - 1), walk);
+      load_values<false>(p, source, free_stage + key_tile_bytes, walk.ahead(stages - 1), walk);
     } else if (j < last) {
-      load_values<false>(p, source, tile + key_tile_bytes, j, tiles.begin);
+      load_values<false>(p, source, tile + key_tile_bytes, j, walk);
     }
     copy_async_commit();
     float scores[m_fragments][n_fragments][4];
@@ -116,12 +121,14 @@ extern "C" __global__ void __launch_bounds__(threads, blocks_per_sm)
     if (stages == 1) {
       copy_async_wait<0>();
       block_barrier();  // V is there for all, and all have left K
-      load_keys<false>(p, source, tile, j - 1, tiles.begin);
+      load_keys<false>(p, source, tile, walk.ahead(1), walk);
       copy_async_commit();
     }
-    if (with_softcap) cap_scores(scores, p.scale);
-    if (j < tiles.full_begin || j >= tiles.full_end)
+    if (with_changed_scores) change_scores(scores, p.scale, sequence_of(p), scope, warp_row, j * block_n);
+    if (walk.is_below_full() || walk.is_above_full()) {
       mask_scores(scores, sequence_of(p), warp_row, j * block_n);
+      if (masked_by_function) hide_scores(scores, sequence_of(p), scope, warp_row, j * block_n);
+    }
     update_softmax(scores, state, output, scale_log2);
     accumulate_output(output, scores, value_address(tile + key_tile_bytes));
     stage = stage == stages - 1 ? 0 : stage + 1;

@@ -61,7 +61,7 @@ __device__ __forceinline__ void store_output(const ForwardParameters& p,
       const bool live = my_row < p.seqlen_q;
       u16* to = out + my_row * p.out.row_stride + lane % 4 * 8;
       if (with_lse && live && lane % 4 == 0 && lse) {
-        const float scale = with_softcap ? 1.0f : p.scale;
+        const float scale = with_changed_scores ? 1.0f : p.scale;
         global_store_float(lse + my_row, sees_no_key
                                              ? minus_infinity
                                              : state.maximum[m][half] * scale + log2_approximate(sum) * ln_2);

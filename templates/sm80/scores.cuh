@@ -73,21 +73,6 @@ __device__ __forceinline__ void compute_scores(float (&scores)[m_fragments][n_fr
   }
 }
 
-/// score = cap * tanh(scale * score / cap), by tanh(x) = 1 - 2 / (exp(2x) + 1): absolute error near 2^-22,
-/// which tanh.approx (2^-11) does not reach.
-__device__ __forceinline__ void cap_scores(float (&scores)[m_fragments][n_fragments][4], float scale) {
-  const float factor = 2.0f * log2_e / softcap * scale;
-#pragma unroll
-  for (int m = 0; m < m_fragments; ++m)
-#pragma unroll
-    for (int n = 0; n < n_fragments; ++n)
-#pragma unroll
-      for (int e = 0; e < 4; ++e) {
-        const float power = exp2_approximate(scores[m][n][e] * factor);
-        scores[m][n][e] = softcap - 2.0f * softcap * reciprocal_approximate(power + 1.0f);
-      }
-}
-
 /// Sets the scores of keys that a row does not see to -inf. `row` is the warp's first query row, `key` the
 /// tile's first key.
 __device__ __forceinline__ void mask_scores(float (&scores)[m_fragments][n_fragments][4],

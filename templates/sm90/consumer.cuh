@@ -9,16 +9,19 @@ struct Consumer {
 
 /// First tile of keys: nothing to overlap with yet.
 __device__ __forceinline__ void attend_first(const HopperForwardParameters& p, const Layout& layout,
-                                             const Consumer& me, const RingPlace& place, int j, int row,
-                                             bool only_tile, u32 (&probabilities)[block_n / 4],
-                                             SoftmaxState& state, float scale_log2) {
+                                             const Consumer& me, const Scope& scope, const RingPlace& place,
+                                             int j, int row, bool only_tile,
+                                             u32 (&probabilities)[block_n / 4], SoftmaxState& state,
+                                             float scale_log2) {
   float scores[block_n / 2], nothing_yet[2], shift[2];
   barrier_wait(layout.key_full(place.stage), place.parity);
   multiply_query_keys(scores, me.query, me.keys + place.stage * (key_bytes / 16));
   wait_scores<0>(scores);
   release(layout.key_empty(place.stage));
-  if (with_softcap) cap_scores(scores, p.forward.scale);
+  if (with_changed_scores)
+    change_scores(scores, p.forward.scale, sequence_of(p.forward), scope, row, j * block_n);
   mask_scores(scores, sequence_of(p.forward), row, j * block_n);
+  if (masked_by_function) hide_scores(scores, sequence_of(p.forward), scope, row, j * block_n);
   shift_scores(scores, shift, scale_log2);
   update_softmax<true>(scores, state, nothing_yet, scale_log2);
   unshift(state, shift, only_tile, scale_log2);
@@ -30,9 +33,10 @@ __device__ __forceinline__ void attend_first(const HopperForwardParameters& p, c
 /// group's products run under the other's softmax.
 template <bool masked>
 __device__ __forceinline__ void attend(const HopperForwardParameters& p, const Layout& layout,
-                                       const Consumer& me, RingPlace& place, int j, int row,
-                                       u32 (&probabilities)[block_n / 4], float (&output)[head_dim_v / 2],
-                                       SoftmaxState& state, float scale_log2) {
+                                       const Consumer& me, const Scope& scope, RingPlace& place, int j,
+                                       int row, u32 (&probabilities)[block_n / 4],
+                                       float (&output)[head_dim_v / 2], SoftmaxState& state,
+                                       float scale_log2) {
   const RingPlace values = place;
   advance(place);
   float scores[block_n / 2], correction[2];
@@ -44,22 +48,25 @@ __device__ __forceinline__ void attend(const HopperForwardParameters& p, const L
   if (ping_pong) named_barrier_arrive<256>(1 + (me.group + 1 == consumers ? 0 : me.group + 1));
   wait_scores<1>(scores);
   release(layout.key_empty(place.stage));
-  if (with_softcap) cap_scores(scores, p.forward.scale);
+  if (with_changed_scores)
+    change_scores(scores, p.forward.scale, sequence_of(p.forward), scope, row, j * block_n);
   if (masked) mask_scores(scores, sequence_of(p.forward), row, j * block_n);
-  update_softmax<masked>(scores, state, correction, scale_log2);
+  if (masked && masked_by_function) hide_scores(scores, sequence_of(p.forward), scope, row, j * block_n);
+  update_softmax<masked || scores_may_vanish>(scores, state, correction, scale_log2);
   wait_output(output, probabilities, scores);
   release(layout.value_empty(values.stage));
   pack_probabilities(probabilities, scores);
   if (!lazy_rescale || warp_any(correction[0] != 1.0f || correction[1] != 1.0f)) rescale(output, correction);
 }
 
-__device__ __forceinline__ void consume(const HopperForwardParameters& p, const Layout& layout, int group) {
+__device__ __forceinline__ void consume(const HopperForwardParameters& p, const ExpressionArguments& e,
+                                        const Layout& layout, int group) {
   const Consumer me = {group, warpgroup_descriptor(layout.query(group), 16),
                        warpgroup_descriptor(layout.key(0), 16),
                        warpgroup_descriptor(layout.value(0), panel_bytes)};
   const int thread = thread_index() % 128;
   const int row_in_tile = group * group_rows + thread / 32 * 16 + thread % 32 / 4;
-  const float scale_log2 = with_softcap ? log2_e : p.forward.scale_log2;
+  const float scale_log2 = with_changed_scores ? log2_e : p.forward.scale_log2;
   if (ping_pong && group == consumers - 1) named_barrier_arrive<256>(1);  // the first turn is group 0's
   RingPlace place = {0, 0};
   int index = block_index();
@@ -68,8 +75,9 @@ __device__ __forceinline__ void consume(const HopperForwardParameters& p, const 
     // What the loops count with goes through uniform(): a single value that the compiler cannot prove equal
     // in all lanes puts the loop's descriptors into vector registers, for 2 to 6 % of the cycles.
     const Tile tile = tile_at(p, index);
-    KeyTiles keys = key_tiles(sequence_of(p.forward), tile.row);
-    keys = {uniform(keys.begin), uniform(keys.end), uniform(keys.full_begin), uniform(keys.full_end)};
+    const Scope scope = scope_of(sequence_of(p.forward), e, tile.batch, tile.head);
+    KeyWalk walk = start_walk(sequence_of(p.forward), scope, tile.row);
+    make_uniform(walk);
     place = {uniform(place.stage), uniform(place.parity)};
     const int row = tile.row + row_in_tile;
     float output[head_dim_v / 2];
@@ -78,24 +86,26 @@ __device__ __forceinline__ void consume(const HopperForwardParameters& p, const 
     SoftmaxState state;
     start_softmax(state);
     barrier_wait(layout.query_full(group), round & 1);
-    int j = keys.end - 1;
-    if (j >= keys.begin) {
+    if (walk.visits(walk.ahead(0))) {
       u32 probabilities[block_n / 4];
-      attend_first(p, layout, me, place, j, row, keys.end - keys.begin == 1, probabilities, state,
-                   scale_log2);
-      --j;
+      attend_first(p, layout, me, scope, place, walk.ahead(0), row, !walk.visits(walk.ahead(1)),
+                   probabilities, state, scale_log2);
+      walk.step(sequence_of(p.forward), scope, tile.row);
       do {
         // Without a mask only the first tile, the last of the sequence, can be partial: a third less to
         // compile.
-        if (limited_left || limited_right) {
+        if (limited_left || limited_right || masked_by_function) {
 #pragma unroll 1
-          for (; j >= keys.begin && (j >= keys.full_end || j < keys.full_begin); --j)
-            attend<true>(p, layout, me, place, j, row, probabilities, output, state, scale_log2);
+          for (; walk.visits(walk.ahead(0)) && (walk.is_above_full() || walk.is_below_full());
+               walk.step(sequence_of(p.forward), scope, tile.row))
+            attend<true>(p, layout, me, scope, place, walk.ahead(0), row, probabilities, output, state,
+                         scale_log2);
         }
 #pragma unroll 1
-        for (; j >= keys.begin && j >= keys.full_begin; --j)
-          attend<false>(p, layout, me, place, j, row, probabilities, output, state, scale_log2);
-      } while (j >= keys.begin);
+        for (; walk.stays_full(); walk.step(sequence_of(p.forward), scope, tile.row))
+          attend<false>(p, layout, me, scope, place, walk.ahead(0), row, probabilities, output, state,
+                        scale_log2);
+      } while (walk.visits(walk.ahead(0)));
       release(layout.query_empty(group));
       barrier_wait(layout.value_full(place.stage), place.parity);
       multiply_probabilities_values(output, probabilities, me.values + place.stage * (value_bytes / 16));

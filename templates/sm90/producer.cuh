@@ -1,4 +1,5 @@
-// The producer: one thread that keeps the copy engine ahead of the consumers.
+// The producer: one thread that keeps the copy engine ahead of the consumers. Where a warp must look for the
+// tiles to visit, the other lanes of its warp walk with it.
 
 __device__ __forceinline__ void load_query(const HopperForwardParameters& p, const Layout& layout, int group,
                                            const Tile& tile) {
@@ -11,6 +12,7 @@ __device__ __forceinline__ void load_query(const HopperForwardParameters& p, con
 
 __device__ __forceinline__ void load_keys(const HopperForwardParameters& p, const Layout& layout,
                                           const RingPlace& place, int key, const Tile& tile) {
+  if (!walk_is_dense && thread_index() != 0) return;
   barrier_wait(layout.key_empty(place.stage), place.parity ^ 1);
   barrier_arrive_expecting(layout.key_full(place.stage), key_bytes);
 #pragma unroll
@@ -21,6 +23,7 @@ __device__ __forceinline__ void load_keys(const HopperForwardParameters& p, cons
 
 __device__ __forceinline__ void load_values(const HopperForwardParameters& p, const Layout& layout,
                                             const RingPlace& place, int key, const Tile& tile) {
+  if (!walk_is_dense && thread_index() != 0) return;
   barrier_wait(layout.value_empty(place.stage), place.parity ^ 1);
   barrier_arrive_expecting(layout.value_full(place.stage), value_bytes);
 #pragma unroll
@@ -31,30 +34,34 @@ __device__ __forceinline__ void load_values(const HopperForwardParameters& p, co
 
 /// Per tile: the last K, then Q, then K one tile ahead of V, as the consumers take them. The loops stay
 /// rolled: unrolled they spill at the producer's few registers.
-__device__ __forceinline__ void produce(const HopperForwardParameters& p, const Layout& layout) {
+__device__ __forceinline__ void produce(const HopperForwardParameters& p, const ExpressionArguments& e,
+                                        const Layout& layout) {
   RingPlace place = {0, 0};
   int index = block_index();
 #pragma unroll 1
   for (int round = 0; index < p.tiles; ++round) {
     const Tile tile = tile_at(p, index);
-    const KeyTiles keys = key_tiles(sequence_of(p.forward), tile.row);
-    int j = keys.end - 1;
-    if (j >= keys.begin) load_keys(p, layout, place, j * block_n, tile);
+    const Scope scope = scope_of(sequence_of(p.forward), e, tile.batch, tile.head);
+    KeyWalk walk = start_walk(sequence_of(p.forward), scope, tile.row);
+    const bool nothing = walk.visits_none();
+    if (walk.visits(walk.ahead(0))) load_keys(p, layout, place, walk.ahead(0) * block_n, tile);
 #pragma unroll 1
     for (int group = 0; group < consumers; ++group) {
+      if (!walk_is_dense && thread_index() != 0) continue;
       barrier_wait(layout.query_empty(group), (round & 1) ^ 1);
       load_query(p, layout, group, tile);
     }
 #pragma unroll 1
-    for (; j >= keys.begin; --j) {
+    for (; walk.visits(walk.ahead(0)); walk.step(sequence_of(p.forward), scope, tile.row)) {
       RingPlace next = place;
       advance(next);
-      if (j > keys.begin) load_keys(p, layout, next, (j - 1) * block_n, tile);
-      if (j == keys.begin) index = next_tile(p);  // arrives while the last values are waited for
-      load_values(p, layout, place, j * block_n, tile);
+      const int ahead = walk.ahead(1);
+      if (walk.visits(ahead)) load_keys(p, layout, next, ahead * block_n, tile);
+      if (!walk.visits(ahead)) index = next_tile(p);  // arrives while the last values are waited for
+      load_values(p, layout, place, walk.ahead(0) * block_n, tile);
       place = next;
     }
-    if (keys.end == keys.begin) index = next_tile(p);
+    if (nothing) index = next_tile(p);
     publish_tile(layout, round, index);
   }
   finish_tiles(p);

@@ -43,17 +43,6 @@ __device__ __forceinline__ void mask_scores(float (&scores)[block_n / 2], const 
   }
 }
 
-/// score = cap * tanh(scale * score / cap), by tanh(x) = 1 - 2 / (exp(2x) + 1): absolute error near 2^-22,
-/// which tanh.approx (2^-11) does not reach.
-__device__ __forceinline__ void cap_scores(float (&scores)[block_n / 2], float scale) {
-  const float factor = 2.0f * log2_e / softcap * scale;
-#pragma unroll
-  for (int i = 0; i < block_n / 2; ++i) {
-    const float power = exp2_approximate(scores[i] * factor);
-    scores[i] = softcap - 2.0f * softcap * reciprocal_approximate(power + 1.0f);
-  }
-}
-
 /// With lazy_rescale the running maximum follows the true one only when it has fallen so far behind (in
 /// powers of two): probabilities stay below 2^8, and the output is rarely rescaled. It wins where the output
 /// is wide: 3 to 6 % at head dim 256, nothing at 128, and loses 1 to 2 % at 64.

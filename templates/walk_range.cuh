@@ -1,0 +1,42 @@
+// The tiles of keys that a tile of query rows visits, from the last to the first: all of a range.
+
+/// [begin, end), of which [full_begin, full_end) need no mask; `tile` is where the walk stands.
+struct KeyWalk {
+  int tile, begin, end, full_begin, full_end;
+  __device__ __forceinline__ int ahead(int steps) const { return tile - steps; }
+  __device__ __forceinline__ bool visits(int other) const { return other >= begin; }
+  __device__ __forceinline__ bool visits_none() const { return end == begin; }
+  __device__ __forceinline__ bool is_below_full() const { return tile < full_begin; }
+  __device__ __forceinline__ bool is_above_full() const { return tile >= full_end; }
+  /// Stands at a tile that needs no mask, where is_above_full() is known to be false.
+  __device__ __forceinline__ bool stays_full() const { return tile >= begin && tile >= full_begin; }
+  __device__ __forceinline__ void step(const Sequence&, const Scope&, int) { --tile; }
+};
+
+/// `row` is the tile's first query row.
+__device__ __forceinline__ KeyWalk start_walk(const Sequence& sequence, const Scope&, int row) {
+  const long long keys = sequence.keys, first = (long long)row + diagonal_shift(sequence);
+  const long long last = (long long)minimum(row + block_m, sequence.queries) - 1 + diagonal_shift(sequence);
+  long long begin = 0, end = keys, full_begin = 0, full_end = keys;
+  if (limited_left) {
+    begin = clamp(first - window_left, 0, keys);
+    full_begin = clamp(last - window_left, 0, keys);
+  }
+  if (limited_right) {
+    end = clamp(last + window_right + 1, 0, keys);
+    full_end = clamp(first + window_right + 1, 0, keys);
+  }
+  KeyWalk walk;
+  walk.begin = (int)(begin / block_n);
+  walk.end = end > begin ? (int)((end + block_n - 1) / block_n) : walk.begin;
+  walk.full_begin = (int)((full_begin + block_n - 1) / block_n);
+  walk.full_end = (int)(full_end / block_n);
+  walk.tile = walk.end - 1;
+  return walk;
+}
+
+/// Makes the compiler know that all lanes walk together.
+__device__ __forceinline__ void make_uniform(KeyWalk& walk) {
+  walk = {uniform(walk.tile), uniform(walk.begin), uniform(walk.end), uniform(walk.full_begin),
+          uniform(walk.full_end)};
+}
