@@ -15,7 +15,7 @@ install(DIRECTORY specs DESTINATION ${CMAKE_INSTALL_DATADIR}/tilewright FILES_MA
 install(DIRECTORY ${PROJECT_BINARY_DIR}/cuda/lib DESTINATION ${CMAKE_INSTALL_LIBDIR}/cuda OPTIONAL)
 
 # Installed headers lie below include/tilewright/, so that one -I is enough: their includes are rewritten to match.
-set(public_headers codegen/emit.h codegen/error.h codegen/schedule.h codegen/shape_bucket.h codegen/spec.h codegen/target.h)
+set(public_headers codegen/emit.h codegen/error.h codegen/expression.h codegen/schedule.h codegen/shape_bucket.h codegen/spec.h codegen/target.h)
 install(FILES ${public_headers} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/tilewright/codegen)
 install(FILES runtime/include/tilewright/tilewright.h runtime/include/tilewright/tilewright.hpp
         DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/tilewright)

@@ -70,7 +70,8 @@ std::vector<std::string> identifiers_of(std::string_view text) {
 // before `=` of a constant, before `(` of a function.
 std::string declared_name(std::string_view declaration) {
   const std::vector<std::string> words = identifiers_of(declaration);
-  if (words[0] == "struct") return identifiers_of(declaration.substr(0, declaration.find('{'))).back();
+  if (words[0] == "struct" || words[0] == "enum")
+    return identifiers_of(declaration.substr(0, declaration.find('{'))).back();
   size_t end = words[0] == "typedef" ? declaration.rfind(';') : std::string_view::npos;
   if (end == std::string_view::npos) {
     size_t at = 0;
