@@ -16,22 +16,37 @@ struct Shape {
   }
 };
 
-// Descriptors are added to in their low word alone and the high word is a constant: 64-bit additions take
-// twice the uniform instructions.
+// Descriptors change in their low word alone; the high word is a constant. As operands of their own, up to
+// 128 columns, they are computed ahead and the products follow one another without a gap, Q's even once for
+// the whole loop; beyond, that many do not fit the uniform registers, and they are added up between the
+// products.
+constexpr int most_steps_ahead = 8;
+
 TemplateItem scores_product(const Shape& shape, Backend backend) {
-  const int count = shape.block_n / 2;
+  const int count = shape.block_n / 2, steps = shape.steps_qk();
+  const bool ahead = steps <= most_steps_ahead;
   const std::string scores = registers(0, count), instruction = shape.instruction(shape.block_n);
   std::string s =
       "  asm volatile(\"{ .reg .pred first, later; .reg .b32 zero, low_a, low_b; .reg .b64 a, b;\\n\"\n"
       "               \"mov.b32 zero, 0; setp.ne.b32 first, zero, 0; setp.eq.b32 later, zero, 0; "
       "wgmma.fence.sync.aligned;\\n\"\n";
-  for (int k = 0; k < shape.steps_qk(); ++k)
-    s += "               \"add.u32 low_a, %" + text(count) + ", " + step_offset(k, 64) +
-         "; add.u32 low_b, %" + text(count + 1) + ", " + step_offset(k, shape.block_n) +
-         "; mov.b64 a, {low_a, 0x40000040}; mov.b64 b, {low_b, 0x40000040}; " + instruction + " " + scores +
-         ", a, b, " + (k ? "later" : "first") + ", 1, 1, 0, 0;\\n\"\n";
+  std::string query, keys;
+  for (int k = 0; k < steps; ++k) {
+    const std::string query_step = step_offset(k, 64), key_step = step_offset(k, shape.block_n);
+    const auto operand = [&](int number) { return "%" + text(count + number); };
+    s += "               \"";
+    if (!ahead)
+      s += "add.u32 low_a, " + operand(0) + ", " + query_step + "; add.u32 low_b, " + operand(1) + ", " +
+           key_step + "; mov.b64 a, {low_a, 0x40000040}; mov.b64 b, {low_b, 0x40000040}; ";
+    s += instruction + " " + scores + ", " + (ahead ? operand(k) + ", " + operand(steps + k) : "a, b") +
+         ", " + (k ? "later" : "first") + ", 1, 1, 0, 0;\\n\"\n";
+    query += ", \"l\"(0x4000004000000000ull | (query + " + query_step + "))";
+    keys += ", \"l\"(0x4000004000000000ull | (keys + " + key_step + "))";
+  }
   s += "               \"wgmma.commit_group.sync.aligned; }\"\n               : " +
-       operands("=f", "scores", count) + "\n               : \"r\"(query), \"r\"(keys) : \"memory\");\n";
+       operands("=f", "scores", count) +
+       "\n               : " + (ahead ? (query + keys).substr(2) : "\"r\"(query), \"r\"(keys)") +
+       " : \"memory\");\n";
   return warpgroup_primitive(
       backend, "multiply_query_keys",
       "/// S = Q K^T. Both operands lie in shared memory; the first step overwrites.\n", "",

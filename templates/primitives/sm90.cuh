@@ -64,9 +64,20 @@ PRIMITIVE void shared_store(u32 address, int value)
 DEVICE { asm volatile("st.shared.b32 [%0], %1;" :: "r"(address), "r"(value) : "memory"); }
 SIMULATOR { simulator->shared_store(address, &value, 4, site); }
 
-PRIMITIVE int shared_load(u32 address)
-DEVICE { int value; asm volatile("ld.shared.b32 %0, [%1];" : "=r"(value) : "r"(address) : "memory"); return value; }
-SIMULATOR { int value; simulator->shared_load(&value, address, 4, site); return value; }
+/// The warp's first lane reads, by a predicate instead of a branch; the others get 0.
+PRIMITIVE int shared_load_first_lane(u32 address)
+DEVICE {
+  int value;
+  asm volatile("{ .reg .pred first; .reg .u32 lane; mov.u32 lane, %%laneid; setp.eq.u32 first, lane, 0; mov.b32 %0, 0; "
+               "@first ld.shared.b32 %0, [%1]; }"
+               : "=&r"(value) : "r"(address) : "memory");
+  return value;
+}
+SIMULATOR {
+  int value = 0;
+  if (simulator->thread_index() % 32 == 0) simulator->shared_load(&value, address, 4, site);
+  return value;
+}
 
 /// Adds to global memory, relaxed among all blocks, and returns what was there (9.7.13.6).
 PRIMITIVE int global_add(int* address, int value)

@@ -39,13 +39,12 @@ __device__ __forceinline__ void publish_tile(const Layout& layout, int round, in
   barrier_arrive(layout.tile_full(round % 2));
 }
 
+/// The lane that will release reads, without a branch: behind one the compiler takes the warp for diverged
+/// from here on and keeps the descriptors of every product in vector registers, for 5 % of the time at head
+/// dim 128.
 __device__ __forceinline__ int receive_tile(const Layout& layout, int round) {
-  int index = 0;
-  if (thread_index() % 32 == 0) {
-    barrier_wait(layout.tile_full(round % 2), round / 2 % 2);
-    index = shared_load(layout.tile_slot(round % 2));
-  }
-  return uniform(index);  // the largest of the lanes': tile numbers are not negative
+  barrier_wait(layout.tile_full(round % 2), round / 2 % 2);
+  return uniform(shared_load_first_lane(layout.tile_slot(round % 2)));  // the largest of the lanes'
 }
 
 /// The last block to finish leaves the counters as it found them.
