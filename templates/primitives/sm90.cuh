@@ -67,10 +67,9 @@ SIMULATOR { simulator->shared_store(address, &value, 4, site); }
 /// The warp's first lane reads, by a predicate instead of a branch; the others get 0.
 PRIMITIVE int shared_load_first_lane(u32 address)
 DEVICE {
-  int value;
-  asm volatile("{ .reg .pred first; .reg .u32 lane; mov.u32 lane, %%laneid; setp.eq.u32 first, lane, 0; mov.b32 %0, 0; "
-               "@first ld.shared.b32 %0, [%1]; }"
-               : "=&r"(value) : "r"(address) : "memory");
+  int value = 0;
+  asm volatile("{ .reg .pred p; .reg .u32 lane; mov.u32 lane, %%laneid; setp.eq.u32 p, lane, 0; @p ld.shared.b32 %0, [%1]; }"
+               : "+r"(value) : "r"(address) : "memory");
   return value;
 }
 SIMULATOR {

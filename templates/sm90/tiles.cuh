@@ -39,9 +39,8 @@ __device__ __forceinline__ void publish_tile(const Layout& layout, int round, in
   barrier_arrive(layout.tile_full(round % 2));
 }
 
-/// The lane that will release reads, without a branch: behind one the compiler takes the warp for diverged
-/// from here on and keeps the descriptors of every product in vector registers, for 5 % of the time at head
-/// dim 128.
+/// Only the lane that will release reads, without a branch, behind which the compiler would take the warp for
+/// diverged and keep every descriptor in vector registers: 5 % of the time at head dim 128.
 __device__ __forceinline__ int receive_tile(const Layout& layout, int round) {
   barrier_wait(layout.tile_full(round % 2), round / 2 % 2);
   return uniform(shared_load_first_lane(layout.tile_slot(round % 2)));  // the largest of the lanes'
