@@ -19,14 +19,19 @@ int64_t section_heads(const AttentionSpec& spec, const LaunchShape& shape) {
   return std::min(kv_heads * spec.gqa_ratio, shape.heads * shape.batch);
 }
 
-}  // namespace
+constexpr int64_t limit = INT32_MAX;
 
-LaunchPlan plan_launch(const AttentionSpec& spec, const Schedule& schedule, const LaunchShape& shape) {
-  constexpr int64_t limit = INT32_MAX;
+void check_sizes(const LaunchShape& shape) {
   for (int64_t length : {shape.batch, shape.heads, shape.seqlen_q, shape.seqlen_kv})
     if (length < 0 || length > limit - 1024)
       throw Error(ErrorKind::usage, "a batch, head count or sequence length of " + std::to_string(length) +
                                         " cannot be launched; expected 0 to " + std::to_string(limit - 1024));
+}
+
+}  // namespace
+
+LaunchPlan plan_launch(const AttentionSpec& spec, const Schedule& schedule, const LaunchShape& shape) {
+  check_sizes(shape);
   LaunchPlan plan;
   plan.m_tiles = (shape.seqlen_q + schedule.block_m - 1) / schedule.block_m;
   // Three factors below 2^31 can pass 2^63: compare before multiplying the last one.
@@ -37,6 +42,20 @@ LaunchPlan plan_launch(const AttentionSpec& spec, const Schedule& schedule, cons
                                       " tiles of query rows is more than one launch's 2147483647 blocks");
   plan.tiles = tiles * shape.batch;
   if (schedule.family == Family::sm90 && plan.tiles > 0) plan.section_heads = section_heads(spec, shape);
+  return plan;
+}
+
+LaunchPlan plan_packed_launch(const Schedule& schedule, const LaunchShape& shape) {
+  check_sizes(shape);
+  LaunchPlan plan;
+  if (shape.batch == 0 || shape.seqlen_q == 0) return plan;
+  plan.m_tiles = shape.seqlen_q / schedule.block_m + shape.batch;  // each sequence's last tile may be short
+  plan.tiles = plan.m_tiles * shape.heads;
+  if (plan.m_tiles > limit || plan.tiles > limit)
+    throw Error(ErrorKind::usage, std::to_string(shape.batch) + " sequences of " +
+                                      std::to_string(shape.seqlen_q) + " query rows together, times heads " +
+                                      std::to_string(shape.heads) +
+                                      ", are more tiles than one launch's 2147483647 blocks");
   return plan;
 }
 

@@ -21,4 +21,8 @@ struct LaunchPlan {
 /// grid (y and z stop at 65535).
 LaunchPlan plan_launch(const AttentionSpec& spec, const Schedule& schedule, const LaunchShape& shape);
 
+/// Layout packed: `shape` holds the number of sequences, and the rows of all of them together. Lengths are on
+/// the device, so tiles are as many as could be needed; those that are not do nothing.
+LaunchPlan plan_packed_launch(const Schedule& schedule, const LaunchShape& shape);
+
 }  // namespace tilewright

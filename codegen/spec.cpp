@@ -15,6 +15,7 @@ int size_of(DataType type) {
     case DataType::e5m2:
       return 1;
     case DataType::fp32:
+    case DataType::int32:
       return 4;
   }
   return 0;
@@ -32,6 +33,8 @@ std::string_view name_of(DataType type) {
       return "e5m2";
     case DataType::fp32:
       return "fp32";
+    case DataType::int32:
+      return "int32";
   }
   return "";
 }

@@ -6,6 +6,7 @@
 
 #include "codegen/error.h"
 #include "codegen/spec_rules.h"
+#include "runtime/packed.h"
 
 namespace tilewright {
 namespace {
@@ -35,10 +36,11 @@ bool has_elements(const TensorView& view) {
   return true;
 }
 
-void check_rank_and_type(const char* name, const TensorView& view, size_t rank, DataType type) {
+void check_rank_and_type(const char* name, const TensorView& view, size_t rank, const char* dimensions,
+                         DataType type) {
   if (view.shape.size() != rank)
     refuse(std::string(name) + " has " + text(view.shape.size()) + " dimensions, expected " + text(rank) +
-           (rank == 4 ? " (batch, sequence, heads, head_dim)" : " (batch, heads, sequence)"));
+           dimensions);
   if (!view.strides.empty() && view.strides.size() != rank)
     refuse(std::string(name) + " has " + text(view.strides.size()) + " strides, expected " + text(rank) +
            " or none (contiguous)");
@@ -119,7 +121,7 @@ void check_lse(const AttentionSpec& spec, const ForwardArguments& arguments) {
   }
   if (!arguments.lse) refuse("lse is missing: the spec says `lse: true`");
   const TensorView& lse = *arguments.lse;
-  check_rank_and_type("lse", lse, 3, DataType::fp32);
+  check_rank_and_type("lse", lse, 3, " (batch, heads, sequence)", DataType::fp32);
   check_sizes_not_negative("lse", lse, lse_dimension_names);
   const auto& q = arguments.q.shape;
   check_size("lse", "batch", lse.shape[0], q[batch], "that of q");
@@ -149,6 +151,39 @@ void check_scale(const AttentionSpec& spec, const ForwardArguments& arguments) {
            shortest_decimal(least) + " to " + shortest_decimal(most));
 }
 
+void check_sinks(const AttentionSpec& spec, const ForwardArguments& arguments) {
+  if (spec.sinks != arguments.sinks.has_value())
+    refuse(spec.sinks ? "sinks is missing: the spec says `sinks: true`"
+                      : "sinks was given, but the spec does not say `sinks: true`");
+  if (!spec.sinks) return;
+  const TensorView& sinks = *arguments.sinks;
+  if (sinks.dtype != DataType::fp32 && sinks.dtype != spec.dtype.q)
+    refuse("sinks is " + std::string(name_of(sinks.dtype)) + ", expected fp32 or " +
+           std::string(name_of(spec.dtype.q)));
+  if (sinks.shape.size() != 1)
+    refuse("sinks has " + text(static_cast<int64_t>(sinks.shape.size())) + " dimensions, expected 1 (heads)");
+  check_size("sinks", "head", sinks.shape[0], arguments.q.shape[head], "that of q");
+  if (!sinks.strides.empty() && sinks.shape[0] > 1 && sinks.strides[0] != 1)
+    refuse("sinks: stride is " + text(sinks.strides[0]) + ", expected 1");
+  if (sinks.shape[0] > 0 && !sinks.data) refuse("sinks: data is null");
+  if (reinterpret_cast<uintptr_t>(sinks.data) % size_of(sinks.dtype) != 0)
+    refuse("sinks: data is at " + pointer_text(sinks.data) + ", expected a multiple of " +
+           text(size_of(sinks.dtype)) + " bytes");
+}
+
+void check_ranks_and_types(const AttentionSpec& spec, const ForwardArguments& arguments) {
+  const bool packed = spec.layout == Layout::packed;
+  const size_t rank = packed ? 3 : 4;
+  const char* dimensions =
+      packed ? " (rows of all sequences, heads, head_dim)" : " (batch, sequence, heads, head_dim)";
+  check_rank_and_type("q", arguments.q, rank, dimensions, spec.dtype.q);
+  check_rank_and_type("k", arguments.k, rank, dimensions, spec.dtype.kv);
+  check_rank_and_type("v", arguments.v, rank, dimensions, spec.dtype.kv);
+  check_rank_and_type("out", arguments.out, rank, dimensions, spec.dtype.out);
+  if (packed && arguments.lse)
+    check_rank_and_type("lse", *arguments.lse, 2, " (heads, rows of all sequences)", DataType::fp32);
+}
+
 TensorParameters tensor_parameters(const AttentionSpec& spec, const TensorView& view) {
   int64_t strides[4];
   effective_strides(spec, view, strides);
@@ -157,6 +192,10 @@ TensorParameters tensor_parameters(const AttentionSpec& spec, const TensorView& 
     return view.shape[dimension] == 1 ? 0 : strides[dimension];
   };
   return {view.data, stride(batch), stride(sequence), stride(head)};
+}
+
+const int* numbers(const std::optional<TensorView>& array) {
+  return array ? static_cast<const int*>(array->data) : nullptr;
 }
 
 }  // namespace
@@ -185,12 +224,13 @@ int64_t span_bytes(const TensorView& view, const int64_t* strides) {
   return (last + 1) * size_of(view.dtype);
 }
 
-void check_arguments(const AttentionSpec& spec, const ForwardArguments& arguments) {
-  const auto& [q, k, v, out, lse, scale] = arguments;
-  check_rank_and_type("q", q, 4, spec.dtype.q);
-  check_rank_and_type("k", k, 4, spec.dtype.kv);
-  check_rank_and_type("v", v, 4, spec.dtype.kv);
-  check_rank_and_type("out", out, 4, spec.dtype.out);
+void check_arguments(const AttentionSpec& spec, const ForwardArguments& given) {
+  const bool packed = spec.layout == Layout::packed;
+  check_ranks_and_types(spec, given);
+  check_sequence_arrays(spec, given);
+  std::optional<ForwardArguments> batched;
+  const ForwardArguments& arguments = packed ? batched.emplace(with_batch_of_one(given)) : given;
+  const auto &q = arguments.q, &k = arguments.k, &v = arguments.v, &out = arguments.out;
   const struct {
     const char* name;
     const TensorView& view;
@@ -216,21 +256,32 @@ void check_arguments(const AttentionSpec& spec, const ForwardArguments& argument
 
   check_lse(spec, arguments);
   check_scale(spec, arguments);
+  check_sinks(spec, arguments);
   for (const auto& [name, view] : tensors) check_memory(spec, name, view, &view == &out);
 }
 
 LaunchShape launch_shape(const ForwardArguments& arguments) {
   const auto &q = arguments.q.shape, &k = arguments.k.shape;
+  if (arguments.cu_seqlens_q && q.size() == 3 && k.size() == 3) {
+    const int64_t sequences = arguments.cu_seqlens_q->shape.empty() ? 0 : sequence_count(arguments);
+    if (sequences < 1) return {};
+    const auto mean = [&](int64_t rows) { return (rows + sequences - 1) / sequences; };
+    return {.batch = sequences, .heads = q[1], .seqlen_q = mean(q[0]), .seqlen_kv = mean(k[0])};
+  }
   if (q.size() != 4 || k.size() != 4) return {};
   return {.batch = q[batch], .heads = q[head], .seqlen_q = q[sequence], .seqlen_kv = k[sequence]};
 }
 
 PreparedLaunch prepare_launch(const AttentionSpec& spec, const Schedule& schedule,
-                              const ForwardArguments& arguments) {
-  check_arguments(spec, arguments);
+                              const ForwardArguments& given) {
+  check_arguments(spec, given);
+  const bool packed = spec.layout == Layout::packed;
+  std::optional<ForwardArguments> batched;
+  const ForwardArguments& arguments = packed ? batched.emplace(with_batch_of_one(given)) : given;
   PreparedLaunch launch{};
-  const LaunchShape shape = launch_shape(arguments);
-  launch.plan = plan_launch(spec, schedule, shape);
+  LaunchShape shape = launch_shape(arguments);
+  if (packed) shape.batch = sequence_count(given);
+  launch.plan = packed ? plan_packed_launch(schedule, shape) : plan_launch(spec, schedule, shape);
   const double scale = arguments.softmax_scale.value_or(spec.softmax_scale_at_launch ? 0 : spec.scale());
   launch.parameters = {
       .q = tensor_parameters(spec, arguments.q),
@@ -244,6 +295,18 @@ PreparedLaunch prepare_launch(const AttentionSpec& spec, const Schedule& schedul
       .m_tiles = static_cast<int>(launch.plan.m_tiles),
       .scale = static_cast<float>(scale),
       .scale_log2 = static_cast<float>(scale * M_LOG2E),
+      .query_starts = numbers(arguments.cu_seqlens_q),
+      .key_starts = numbers(arguments.cu_seqlens_kv),
+      .queries_used = numbers(arguments.seqused_q),
+      .keys_used = numbers(arguments.seqused_kv),
+      .sinks = arguments.sinks ? arguments.sinks->data : nullptr,
+      .block_rows = nullptr,
+      .block_columns = nullptr,
+      .sequences = packed ? static_cast<int>(sequence_count(given)) : 0,
+      .sink_bytes = arguments.sinks ? size_of(arguments.sinks->dtype) : 0,
+      .block_entries = 0,
+      .block_batch_stride = 0,
+      .block_head_stride = 0,
   };
   if (schedule.family == Family::sm90 && launch.plan.tiles > 0) {
     void* const stand_in = arguments.q.data;

@@ -44,10 +44,10 @@ HopperForwardParameters hopper_parameters(const PreparedLaunch& launch, int* cou
   return {.q_map = encode(launch.q_map),
           .k_map = encode(launch.k_map),
           .v_map = encode(launch.v_map),
-          .forward = launch.parameters,
           .tiles = static_cast<int>(launch.plan.tiles),
           .section_heads = static_cast<int>(launch.plan.section_heads),
-          .counters = counters};
+          .counters = counters,
+          .forward = launch.parameters};
 }
 
 }  // namespace tilewright

@@ -2,6 +2,7 @@
 #include <cmath>
 
 #include "runtime/arguments.h"
+#include "runtime/packed.h"
 #include "runtime/reference.h"
 
 namespace tilewright {
@@ -61,7 +62,7 @@ class Comparison {
  public:
   Comparison(const AttentionSpec& spec, const ForwardArguments& arguments)
       : spec_(spec),
-        arguments_(arguments),
+        arguments_(spec.layout == Layout::packed ? with_batch_of_one(arguments) : arguments),
         reference_(reference_forward(spec, arguments)),
         plain_(plain_forward(spec, arguments)) {}
 
@@ -87,7 +88,11 @@ class Comparison {
     effective_strides(spec_, out, strides);
     int64_t index = 0;
     for (int64_t b = 0; b < out.shape[batch]; ++b)
-      for (int64_t i = 0; i < out.shape[sequence]; ++i)
+      for (int64_t i = 0; i < out.shape[sequence]; ++i) {
+        if (!is_live(i)) {
+          index += out.shape[head] * out.shape[element];
+          continue;
+        }
         for (int64_t h = 0; h < out.shape[head]; ++h) {
           const double lse = reference_.lse[(b * out.shape[head] + h) * out.shape[sequence] + i];
           for (int64_t d = 0; d < out.shape[element]; ++d, ++index) {
@@ -97,7 +102,11 @@ class Comparison {
             add(got, index, std::isinf(lse), [&] { return place_of_out(b, i, h, d); });
           }
         }
+      }
   }
+
+  /// Rows of no sequence (layout packed) hold what they held before.
+  bool is_live(int64_t row) const { return reference_.live.empty() || reference_.live[row]; }
 
   template <typename Place>
   void add(double got, int64_t index, bool empty_row, const Place& place) {
@@ -127,6 +136,7 @@ class Comparison {
     const TensorView& lse = *arguments_.lse;
     Errors errors, plain_errors, magnitudes;
     for (size_t i = 0; i < reference_.lse.size(); ++i) {
+      if (!is_live(static_cast<int64_t>(i) % lse.shape.back())) continue;
       const double got = load_element(lse.data, DataType::fp32, static_cast<int64_t>(i));
       const double expected = reference_.lse[i];
       auto place = [&] { return "lse element " + std::to_string(i); };
@@ -155,7 +165,7 @@ class Comparison {
   }
 
   const AttentionSpec& spec_;
-  const ForwardArguments& arguments_;
+  const ForwardArguments arguments_;
   const ReferenceResult reference_, plain_;
   Verdict verdict_;
   Errors errors_, plain_errors_, magnitudes_;

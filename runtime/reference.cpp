@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "runtime/arguments.h"
+#include "runtime/packed.h"
 #include "runtime/reference_parts.h"
 
 namespace tilewright {
@@ -26,17 +27,20 @@ class HeadProblem {
         q_(head_of<Number>(spec, arguments.q, b, h, false)),
         k_(head_of<Number>(spec, arguments.k, b, h / spec.gqa_ratio, true)),
         v_(head_of<Number>(spec, arguments.v, b, h / spec.gqa_ratio, false)),
-        scores_(seqlen_kv_) {}
+        scores_(seqlen_kv_) {
+    if (spec.sinks)
+      sink_ = static_cast<Number>(load_element(arguments.sinks->data, arguments.sinks->dtype, h));
+  }
 
   /// `out` has head_dim.v elements.
   void row(int64_t i, double* out, double* lse) {
     const int64_t columns = spec_.head_dim.v;
     std::fill(out, out + columns, 0.0);
-    *lse = -std::numeric_limits<double>::infinity();
+    *lse = sink_;
     const Visible keys = visible_keys(spec_.mask, i, seqlen_q_, seqlen_kv_);
     if (keys.first >= keys.last) return;
-    const Number maximum = score(i, keys);
-    Number sum = 0;
+    const Number maximum = std::max(score(i, keys), sink_);
+    Number sum = spec_.sinks ? std::exp(sink_ - maximum) : 0;
     for (int64_t j = keys.first; j < keys.last; ++j) sum += scores_[j] = std::exp(scores_[j] - maximum);
     *lse = maximum + std::log(sum);
     std::vector<Number> total(columns, Number{0});
@@ -74,12 +78,41 @@ class HeadProblem {
   const AttentionSpec& spec_;
   int64_t seqlen_q_, seqlen_kv_;
   Number scale_;
+  Number sink_ = -std::numeric_limits<Number>::infinity();  // the row's sum begins with it
   std::vector<Number> q_, k_, v_, scores_;
 };
 
 template <typename Number>
+ReferenceResult forward(const AttentionSpec& spec, const ForwardArguments& arguments);
+
+/// Each sequence on its own.
+template <typename Number>
+ReferenceResult packed_forward(AttentionSpec spec, const ForwardArguments& given) {
+  const ForwardArguments arguments = with_batch_of_one(given);
+  const std::vector<PackedSequence> sequences = packed_sequences(given);
+  const auto& shape = arguments.q.shape;
+  const int64_t heads = shape[head], rows = shape[sequence], columns = spec.head_dim.v;
+  ReferenceResult result;
+  result.out.resize(rows * heads * columns);
+  result.lse.resize(heads * rows);
+  result.live.resize(rows);
+  spec.layout = Layout::bshd;
+  spec.lse = false;
+  for (const PackedSequence& part : sequences) {
+    const ReferenceResult own = forward<Number>(spec, one_sequence(spec, arguments, part));
+    std::copy(own.out.begin(), own.out.end(), result.out.begin() + part.first_query * heads * columns);
+    for (int64_t h = 0; h < heads; ++h)
+      std::copy_n(own.lse.begin() + h * part.queries, part.queries,
+                  result.lse.begin() + h * rows + part.first_query);
+    std::fill_n(result.live.begin() + part.first_query, part.queries, true);
+  }
+  return result;
+}
+
+template <typename Number>
 ReferenceResult forward(const AttentionSpec& spec, const ForwardArguments& arguments) {
   check_arguments(spec, arguments);
+  if (spec.layout == Layout::packed) return packed_forward<Number>(spec, arguments);
   const auto& shape = arguments.q.shape;
   const int64_t heads = shape[head], rows = shape[sequence], columns = spec.head_dim.v;
   ReferenceResult result;

@@ -9,10 +9,12 @@
 
 namespace tilewright {
 
-/// out: [batch, seqlen_q, heads, head_dim.v]; lse: [batch, heads, seqlen_q]; both contiguous.
+/// out: [batch, seqlen_q, heads, head_dim.v]; lse: [batch, heads, seqlen_q]; both contiguous. Layout packed:
+/// batch 1.
 struct ReferenceResult {
   std::vector<double> out;
   std::vector<double> lse;
+  std::vector<bool> live;  // layout packed: of each row, whether a sequence has it; empty: all
 };
 
 /// Everything in fp64 from the stored (rounded) inputs. Reads q, k, v of `arguments` (host memory).

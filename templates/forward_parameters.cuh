@@ -18,4 +18,9 @@ struct ForwardParameters {
   int m_tiles;       // tiles of query rows per head
   float scale;       // softmax scale
   float scale_log2;  // softmax scale times log2(e)
+  // Only where the spec asks for it. Layout packed (seqlen_q and seqlen_kv are sums then):
+  const int *query_starts, *key_starts, *queries_used, *keys_used;
+  const void* sinks;                      // a logit for each query head, of sink_bytes
+  const int *block_rows, *block_columns;  // mask.blocks
+  int sequences, sink_bytes, block_entries, block_batch_stride, block_head_stride;
 };

@@ -10,10 +10,10 @@ struct __attribute__((aligned(64))) TensorMap {
 /// v), swizzled in 128-byte rows.
 struct HopperForwardParameters {
   TensorMap q_map, k_map, v_map;
-  ForwardParameters forward;
   int tiles;          // tiles of query rows of all heads and batches
   int section_heads;  // heads of the batch whose K and V share L2: their tiles are computed together
   /// Two zeros, left as zeros: tiles given out beyond the first of each block, and blocks that are done.
   /// Null: as many blocks as tiles, each computes one.
   int* counters;
+  ForwardParameters forward;
 };

@@ -29,6 +29,8 @@ AttentionSpec load_spec(const std::filesystem::path& file);
 
 /// A tensor that the caller owns. Always given in the order batch, sequence, heads, head_dim, whatever the
 /// layout in memory: the strides (in elements) say where things are. LSE is rank 3: batch, heads, sequence.
+/// With layout packed there is no batch: rank 3 is rows of all sequences, heads, head_dim; LSE is heads,
+/// rows.
 struct TensorView {
   void* data = nullptr;
   DataType dtype = DataType::bf16;
@@ -41,6 +43,14 @@ struct ForwardArguments {
   std::optional<TensorView> lse;  // required when the spec says `lse: true`, refused otherwise
   std::optional<double>
       softmax_scale;  // required when the spec says `softmax_scale: launch`, refused otherwise
+
+  /// Layout packed: int32 arrays on the device. Sequence i is rows cu_seqlens[i] to cu_seqlens[i + 1] - 1, so
+  /// they hold one number more than there are sequences. Rows of no sequence are neither read nor written.
+  std::optional<TensorView> cu_seqlens_q, cu_seqlens_kv;
+  /// Optional with layout packed: how many of each sequence's rows count, from its first on.
+  std::optional<TensorView> seqused_q, seqused_kv;
+  /// `sinks: true`: a logit for each query head, fp32 or of q's type.
+  std::optional<TensorView> sinks;
 };
 
 /// Where a kernel came from when it was asked for.
