@@ -80,11 +80,14 @@ std::string configuration(const AttentionSpec& spec, const Schedule& schedule, c
   add_bool("scores_may_vanish", false);
   add("float", "softcap", number(spec.softcap));
   add_bool("with_lse", spec.lse);
+  add_bool("with_sinks", spec.sinks);
+  add_bool("packed_layout", spec.layout == Layout::packed);
   if (schedule.family == Family::sm90) {
     add_int("consumers", schedule.consumers());
     add_int("producer_registers", sm90::producer_registers(schedule.consumers()));
     add_int("consumer_registers", sm90::consumer_registers(schedule.consumers()));
     add_bool("ping_pong", schedule.ping_pong);
+    add_bool("producer_is_warp", spec.layout == Layout::packed);
     add_bool("lazy_rescale", spec.head_dim.v > 128);
     add_bool("element_is_bf16", spec.dtype.q == DataType::bf16);
   }
@@ -193,7 +196,9 @@ std::string reachable(const std::vector<Section>& sections, const std::map<std::
 Source emit(const AttentionSpec& spec, const Schedule& schedule, const Target& target, Backend backend) {
   const std::vector<TemplateItem> constants = parse_template(configuration(spec, schedule, target), backend);
   std::vector<Section> sections;
+  const bool packed = spec.layout == Layout::packed;
   const auto add_file = [&](std::string_view file) {
+    if (file.empty()) return;
     const TemplateFile& parsed = parsed_template(file, backend);
     sections.push_back({parsed.title, &parsed.items});
   };
@@ -208,15 +213,20 @@ Source emit(const AttentionSpec& spec, const Schedule& schedule, const Target& t
     add_file("primitives/sm90.cuh");
     products = warpgroup_products(spec, schedule, backend);
     sections.push_back({"The matrix products in this kernel's shape", &products});
+    if (packed) add_file("primitives/sm90_bulk.cuh");
     for (const char* file :
          {"visibility.cuh", "no_expressions.cuh", "softcap.cuh", "walk_range.cuh", "quad.cuh",
-          "sm90/ring.cuh", "sm90/layout.cuh", "sm90/tiles.cuh", "sm90/producer.cuh", "sm90/expressions.cuh",
-          "sm90/softmax.cuh", "sm90/output.cuh", "sm90/consumer.cuh", "sm90/forward.cuh"})
+          spec.sinks ? "sinks.cuh" : "", "sm90/ring.cuh", "sm90/layout.cuh", packed ? "packed.cuh" : "",
+          packed ? "sm90/place_packed.cuh" : "sm90/place.cuh", packed ? "sm90/last_values.cuh" : "",
+          "sm90/tiles.cuh", "sm90/producer.cuh", "sm90/expressions.cuh", "sm90/softmax.cuh",
+          "sm90/output.cuh", "sm90/consumer.cuh", "sm90/forward.cuh"})
       add_file(file);
   } else {
-    for (const char* file : {"visibility.cuh", "no_expressions.cuh", "softcap.cuh", "walk_range.cuh",
-                             "quad.cuh", "sm80/tile.cuh", "sm80/scores.cuh", "sm80/expressions.cuh",
-                             "sm80/softmax.cuh", "sm80/output.cuh", "sm80/forward.cuh"})
+    for (const char* file :
+         {"visibility.cuh", "no_expressions.cuh", "softcap.cuh", "walk_range.cuh", "quad.cuh",
+          spec.sinks ? "sinks.cuh" : "", "sm80/tile.cuh", packed ? "packed.cuh" : "",
+          packed ? "sm80/place_packed.cuh" : "sm80/place.cuh", "sm80/scores.cuh", "sm80/expressions.cuh",
+          "sm80/softmax.cuh", "sm80/output.cuh", "sm80/forward.cuh"})
       add_file(file);
   }
   const std::vector<TemplateItem> entry = parse_template(entry_point(schedule.family, false), backend);

@@ -28,6 +28,7 @@ Resources resources(const AttentionSpec& spec, const Schedule& schedule, const T
   Resources result;
   const int qk = row_bytes(spec.head_dim.qk), v = row_bytes(spec.head_dim.v);
   result.shared_memory = schedule.block_m * qk + schedule.stages * schedule.block_n * (qk + v);
+  if (spec.layout == Layout::packed) result.shared_memory += 32;  // templates/sm80/place_packed.cuh
   const int fragments = schedule.block_m / schedule.warps / 16;
   const int output = fragments * round_up(spec.head_dim.v, 16) / 8 * 4;
   const int scores = fragments * schedule.block_n / 8 * 4;

@@ -39,7 +39,9 @@ int producer_registers(int consumers) {
 Resources resources(const AttentionSpec& spec, const Schedule& schedule) {
   Resources result;
   const int qk = panels(spec.head_dim.qk), v = panels(spec.head_dim.v);
-  const int barriers = 16 * schedule.consumers() + 32 * schedule.stages + 48;  // templates/sm90/layout.cuh
+  const int last_values = spec.layout == Layout::packed ? 16 : 0;  // templates/sm90/last_values.cuh
+  const int barriers =
+      16 * schedule.consumers() + 32 * schedule.stages + 48 + last_values;  // templates/sm90/layout.cuh
   result.shared_memory =
       128 * (schedule.block_m * qk + schedule.stages * schedule.block_n * (qk + v)) + barriers;
   result.accumulator_registers = spec.head_dim.v / 2 + schedule.block_n / 2 + schedule.block_n / 4;

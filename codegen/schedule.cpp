@@ -32,8 +32,8 @@ std::vector<std::string> unsupported_because(const AttentionSpec& spec, const Ta
   if (target.major < 8) refusals.add(std::string(target.name) + " is older than compute capability 8.0");
   if (spec.pass != Pass::forward)
     refusals.add("`pass: " + std::string(name_of(spec.pass)) + "` has no kernel yet; forward has");
-  if (spec.layout != Layout::bshd && spec.layout != Layout::bhsd)
-    refusals.add("`layout: " + std::string(name_of(spec.layout)) + "` has no kernel yet; bshd and bhsd have");
+  if (spec.layout == Layout::paged)
+    refusals.add("`layout: paged` has no kernel yet; bshd, bhsd and packed have");
   if (spec.dtype.q != spec.dtype.kv || spec.dtype.q != spec.dtype.out ||
       (spec.dtype.q != DataType::fp16 && spec.dtype.q != DataType::bf16))
     refusals.add("`dtype` {q: " + std::string(name_of(spec.dtype.q)) + ", kv: " +
@@ -46,7 +46,6 @@ std::vector<std::string> unsupported_because(const AttentionSpec& spec, const Ta
   refuse_key(spec.score.has_value(), "score");
   refuse_key(spec.alibi, "alibi");
   refuse_key(spec.bias, "bias");
-  refuse_key(spec.sinks, "sinks");
   refuse_key(spec.dropout, "dropout");
   refuse_key(spec.rope != Rope::none, "rope");
   return refusals.take();

@@ -78,6 +78,11 @@ class SimulatorExecutable final : public Executable {
     add_buffer(run, "v", arguments.v, false);
     add_buffer(run, "out", arguments.out, true);
     if (arguments.lse) add_buffer(run, "lse", *arguments.lse, true);
+    for (const auto& [name, view] :
+         {std::pair("cu_seqlens_q", &arguments.cu_seqlens_q),
+          std::pair("cu_seqlens_kv", &arguments.cu_seqlens_kv), std::pair("seqused_q", &arguments.seqused_q),
+          std::pair("seqused_kv", &arguments.seqused_kv), std::pair("sinks", &arguments.sinks)})
+      if (*view) add_buffer(run, name, **view, false);
     simulator::Report report = simulator::run(run);
     if (!report.ok)
       throw Error(ErrorKind::device,

@@ -4,10 +4,6 @@ struct Sequence {  // that a tile belongs to
   int queries, keys;
 };
 
-__device__ __forceinline__ Sequence sequence_of(const ForwardParameters& p) {
-  return {p.seqlen_q, p.seqlen_kv};
-}
-
 __device__ __forceinline__ long long clamp(long long value, long long low, long long high) {
   return value < low ? low : value > high ? high : value;
 }

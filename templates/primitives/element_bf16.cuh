@@ -25,3 +25,12 @@ SIMULATOR {
   d[0] = d[1] = d[2] = d[3] = 0.0f;
   simulator->matrix_multiply_16x8x16(d, a, b0, b1, 1, site);
 }
+
+PRIMITIVE float load_element(const u16* address)
+DEVICE {
+  float value;
+  asm volatile("{ .reg .b16 element, zero; ld.global.b16 element, [%1]; mov.b16 zero, 0; mov.b32 %0, {zero, element}; }"
+               : "=f"(value) : "l"(address) : "memory");
+  return value;
+}
+SIMULATOR { u16 bits; simulator->global_load(&bits, address, 2, site); return __builtin_bit_cast(float, (u32)bits << 16); }

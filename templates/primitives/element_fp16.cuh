@@ -25,3 +25,19 @@ SIMULATOR {
   d[0] = d[1] = d[2] = d[3] = 0.0f;
   simulator->matrix_multiply_16x8x16(d, a, b0, b1, 0, site);
 }
+
+PRIMITIVE float load_element(const u16* address)
+DEVICE {
+  float value;
+  asm volatile("{ .reg .b16 element; ld.global.b16 element, [%1]; cvt.f32.f16 %0, element; }"
+               : "=f"(value) : "l"(address) : "memory");
+  return value;
+}
+SIMULATOR {
+  u16 bits;
+  simulator->global_load(&bits, address, 2, site);
+  const u32 sign = (u32)(bits & 0x8000) << 16, rest = (u32)(bits & 0x7fff) << 13;
+  const bool finite = (bits & 0x7c00) != 0x7c00;
+  const float magnitude = finite ? __builtin_bit_cast(float, rest) * 0x1p112f : __builtin_bit_cast(float, rest | 0x7f800000);
+  return __builtin_bit_cast(float, __builtin_bit_cast(u32, magnitude) | sign);
+}

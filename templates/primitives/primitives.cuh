@@ -78,6 +78,12 @@ PRIMITIVE int highest_bit(u32 bits)
 DEVICE { int place; asm("bfind.u32 %0, %1;" : "=r"(place) : "r"(bits)); return place; }
 SIMULATOR { return 31 - __builtin_clz(bits); }
 
+/// The same value in all lanes, and known to be: the result of redux lives in a uniform register, which spares two moves
+/// for every descriptor derived from it. A shuffle's does not.
+PRIMITIVE int uniform(int value)
+DEVICE { int same; asm volatile("redux.sync.max.s32 %0, %1, 0xffffffff;" : "=r"(same) : "r"(value)); return same; }
+SIMULATOR { return simulator->uniform(value, site); }
+
 /// 2^x, relative error at most 2^-22; 2^-inf = 0 (9.7.3.20).
 PRIMITIVE float exp2_approximate(float x)
 DEVICE { float y; asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x)); return y; }
@@ -135,6 +141,22 @@ template <int groups>
 PRIMITIVE void copy_async_wait()
 DEVICE { asm volatile("cp.async.wait_group %0;" :: "n"(groups) : "memory"); }
 SIMULATOR { simulator->copy_async_wait(groups, site); }
+
+PRIMITIVE void shared_store(u32 address, int value)
+DEVICE { asm volatile("st.shared.b32 [%0], %1;" :: "r"(address), "r"(value) : "memory"); }
+SIMULATOR { simulator->shared_store(address, &value, 4, site); }
+
+PRIMITIVE int shared_load(u32 address)
+DEVICE { int value; asm volatile("ld.shared.b32 %0, [%1];" : "=r"(value) : "r"(address) : "memory"); return value; }
+SIMULATOR { int value; simulator->shared_load(&value, address, 4, site); return value; }
+
+PRIMITIVE int global_load(const int* address)
+DEVICE { int value; asm volatile("ld.global.b32 %0, [%1];" : "=r"(value) : "l"(address) : "memory"); return value; }
+SIMULATOR { int value; simulator->global_load(&value, address, 4, site); return value; }
+
+PRIMITIVE float global_load(const float* address)
+DEVICE { float value; asm volatile("ld.global.f32 %0, [%1];" : "=f"(value) : "l"(address) : "memory"); return value; }
+SIMULATOR { float value; simulator->global_load(&value, address, 4, site); return value; }
 
 PRIMITIVE void global_store_16(void* address, u32 a, u32 b, u32 c, u32 d)
 DEVICE { asm volatile("st.global.v4.b32 [%0], {%1, %2, %3, %4};" :: "l"(address), "r"(a), "r"(b), "r"(c), "r"(d) : "memory"); }

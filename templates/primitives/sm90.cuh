@@ -60,10 +60,6 @@ PRIMITIVE void take_registers()
 DEVICE { asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" :: "n"(registers)); }
 SIMULATOR { simulator->set_registers(registers, 1, site); }
 
-PRIMITIVE void shared_store(u32 address, int value)
-DEVICE { asm volatile("st.shared.b32 [%0], %1;" :: "r"(address), "r"(value) : "memory"); }
-SIMULATOR { simulator->shared_store(address, &value, 4, site); }
-
 /// The warp's first lane reads, by a predicate instead of a branch; the others get 0.
 PRIMITIVE int shared_load_first_lane(u32 address)
 DEVICE {
@@ -95,12 +91,6 @@ SIMULATOR { simulator->global_store(address, &value, 4, site); }
 PRIMITIVE void fence_device()
 DEVICE { asm volatile("fence.acq_rel.gpu;" ::: "memory"); }
 SIMULATOR { (void)site; }
-
-/// The same value in all lanes, and known to be: the result of redux lives in a uniform register, which spares two moves
-/// for every descriptor derived from it. A shuffle's does not.
-PRIMITIVE int uniform(int value)
-DEVICE { int same; asm volatile("redux.sync.max.s32 %0, %1, 0xffffffff;" : "=r"(same) : "r"(value)); return same; }
-SIMULATOR { return simulator->uniform(value, site); }
 
 /// Waits until at most `groups` groups of this warpgroup's products are unfinished; their accumulators may be read then.
 template <int groups>

@@ -11,53 +11,37 @@ struct KeyValueSource {
 /// loaded, is `partial`.
 template <bool partial>
 __device__ __forceinline__ void load_keys(const ForwardParameters& p, KeyValueSource& source, u32 tile, int j,
-                                          const KeyWalk& walk) {
+                                          const KeyWalk& walk, const Sequence& sequence) {
   const long long further = walk_is_dense ? 0 : (long long)j * block_n * p.k.row_stride;
   if (walk.visits(j))
     load_tile<block_n, head_dim_qk, partial>(tile, source.k + further, p.k.row_stride,
-                                             p.seqlen_kv - j * block_n);
+                                             sequence.keys - j * block_n);
   if (walk_is_dense) source.k -= block_n * p.k.row_stride;
 }
 
 template <bool partial>
 __device__ __forceinline__ void load_values(const ForwardParameters& p, KeyValueSource& source, u32 tile,
-                                            int j, const KeyWalk& walk) {
+                                            int j, const KeyWalk& walk, const Sequence& sequence) {
   const long long further = walk_is_dense ? 0 : (long long)j * block_n * p.v.row_stride;
   if (walk.visits(j))
     load_tile<block_n, head_dim_v, partial>(tile, source.v + further, p.v.row_stride,
-                                            p.seqlen_kv - j * block_n);
+                                            sequence.keys - j * block_n);
   if (walk_is_dense) source.v -= block_n * p.v.row_stride;
 }
 
-/// Which tile of query rows a block computes.
-struct BlockPlace {
-  int batch, head, row;
-  long long head_index;  // of all heads of the batch
-};
-
-__device__ __forceinline__ BlockPlace block_place(const ForwardParameters& p) {
-  const int block = block_index();
-  const int head_index = block / p.m_tiles, m_tile = block % p.m_tiles;
-  BlockPlace place;
-  place.batch = head_index / p.heads;
-  place.head = head_index % p.heads;
-  // Under a causal mask the last rows have the most keys: they start first, so that the short tiles fill the
-  // gaps at the end.
-  place.row = (last_rows_first ? p.m_tiles - 1 - m_tile : m_tile) * block_m;
-  place.head_index = head_index;
-  return place;
-}
-
 __device__ __forceinline__ void forward(const ForwardParameters& p, const ExpressionArguments& e) {
-  const BlockPlace place = block_place(p);
-  const Scope scope = scope_of(sequence_of(p), e, place.batch, place.head);
+  const BlockPlace place = find_place(p);
+  const Sequence sequence = sequence_of(p);
+  const Scope scope = scope_of(sequence, e, place.batch, place.head);
   const int row = place.row, kv_head = place.head / gqa_ratio;
   const u16* q = (const u16*)p.q.data + place.batch * p.q.batch_stride + place.head * p.q.head_stride +
-                 row * p.q.row_stride;
-  const u16* k = (const u16*)p.k.data + place.batch * p.k.batch_stride + kv_head * p.k.head_stride;
-  const u16* v = (const u16*)p.v.data + place.batch * p.v.batch_stride + kv_head * p.v.head_stride;
+                 (place.first_query + row) * p.q.row_stride;
+  const u16* k = (const u16*)p.k.data + place.batch * p.k.batch_stride + kv_head * p.k.head_stride +
+                 place.first_key * p.k.row_stride;
+  const u16* v = (const u16*)p.v.data + place.batch * p.v.batch_stride + kv_head * p.v.head_stride +
+                 place.first_key * p.v.row_stride;
 
-  KeyWalk walk = start_walk(sequence_of(p), scope, row);
+  KeyWalk walk = start_walk(sequence, scope, row);
   const int last = walk.ahead(0), from = walk_is_dense ? last : 0;
   KeyValueSource source = {tile_source<head_dim_qk>(k + from * block_n * p.k.row_stride, p.k.row_stride),
                            tile_source<head_dim_v>(v + from * block_n * p.v.row_stride, p.v.row_stride)};
@@ -67,14 +51,14 @@ __device__ __forceinline__ void forward(const ForwardParameters& p, const Expres
 
   // Groups of copies are closed also when there is no tile left to load: their count tells what has landed.
   load_tile<block_m, head_dim_qk, true>(query_tile, tile_source<head_dim_qk>(q, p.q.row_stride),
-                                        p.q.row_stride, p.seqlen_q - row);
-  load_keys<true>(p, source, ring, last, walk);
-  load_values<true>(p, source, ring + key_tile_bytes, last, walk);
+                                        p.q.row_stride, sequence.queries - row);
+  load_keys<true>(p, source, ring, last, walk, sequence);
+  load_values<true>(p, source, ring + key_tile_bytes, last, walk, sequence);
   copy_async_commit();
 #pragma unroll
   for (int s = 1; s < stages - 1; ++s) {
-    load_keys<false>(p, source, ring + s * stage_bytes, walk.ahead(s), walk);
-    load_values<false>(p, source, ring + s * stage_bytes + key_tile_bytes, walk.ahead(s), walk);
+    load_keys<false>(p, source, ring + s * stage_bytes, walk.ahead(s), walk, sequence);
+    load_values<false>(p, source, ring + s * stage_bytes + key_tile_bytes, walk.ahead(s), walk, sequence);
     copy_async_commit();
   }
 
@@ -110,10 +94,10 @@ __device__ __forceinline__ void forward(const ForwardParameters& p, const Expres
                       // takes
     if (stages > 1) {
       const u32 free_stage = ring + (stage == 0 ? stages - 1 : stage - 1) * stage_bytes;
-      load_keys<false>(p, source, free_stage, walk.ahead(stages - 1), walk);
-      load_values<false>(p, source, free_stage + key_tile_bytes, walk.ahead(stages - 1), walk);
+      load_keys<false>(p, source, free_stage, walk.ahead(stages - 1), walk, sequence);
+      load_values<false>(p, source, free_stage + key_tile_bytes, walk.ahead(stages - 1), walk, sequence);
     } else if (j < last) {
-      load_values<false>(p, source, tile + key_tile_bytes, j, walk);
+      load_values<false>(p, source, tile + key_tile_bytes, j, walk, sequence);
     }
     copy_async_commit();
     float scores[m_fragments][n_fragments][4];
@@ -121,7 +105,7 @@ __device__ __forceinline__ void forward(const ForwardParameters& p, const Expres
     if (stages == 1) {
       copy_async_wait<0>();
       block_barrier();  // V is there for all, and all have left K
-      load_keys<false>(p, source, tile, walk.ahead(1), walk);
+      load_keys<false>(p, source, tile, walk.ahead(1), walk, sequence);
       copy_async_commit();
     }
     if (with_changed_scores) change_scores(scores, p.scale, sequence_of(p), scope, warp_row, j * block_n);
@@ -136,8 +120,10 @@ __device__ __forceinline__ void forward(const ForwardParameters& p, const Expres
   copy_async_wait<0>();
 
   // The place is worked out anew: kept over the loop it would cost registers that the tiles need.
-  const BlockPlace here = block_place(p);
-  u16* out = (u16*)p.out.data + here.batch * p.out.batch_stride + here.head * p.out.head_stride;
-  store_output(p, output, state, out, p.lse ? p.lse + here.head_index * p.seqlen_q : (float*)0,
+  const BlockPlace here = recall_place(p);
+  u16* out = (u16*)p.out.data + here.batch * p.out.batch_stride + here.head * p.out.head_stride +
+             here.first_query * p.out.row_stride;
+  store_output(p, output, state, sequence_of(p), here.head, out,
+               p.lse ? p.lse + here.head_index * p.seqlen_q + here.first_query : (float*)0,
                here.row + thread_index() / 32 * (m_fragments * 16));
 }

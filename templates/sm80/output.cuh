@@ -46,8 +46,11 @@ __device__ __forceinline__ void accumulate_output(float (&output)[m_fragments][c
 /// `row` is the warp's first query row; `out` and `lse` point at the head's row 0.
 __device__ __forceinline__ void store_output(const ForwardParameters& p,
                                              float (&output)[m_fragments][columns_v / 8][4],
-                                             SoftmaxState& state, u16* out, float* lse, int row) {
+                                             SoftmaxState& state, const Sequence& sequence, int head,
+                                             u16* out, float* lse, int row) {
   const int lane = thread_index() % 32;
+  float sink = minus_infinity, log_sum = 0.0f;
+  if (with_sinks) sink = sink_of(p, head);
 #pragma unroll
   for (int m = 0; m < m_fragments; ++m)
 #pragma unroll
@@ -56,15 +59,20 @@ __device__ __forceinline__ void store_output(const ForwardParameters& p,
       sum += shuffle_xor(sum, 1);
       sum += shuffle_xor(sum, 2);
       const bool sees_no_key = sum == 0.0f;
-      const float factor = sees_no_key ? 0.0f : reciprocal_approximate(sum);
+      float factor = sees_no_key ? 0.0f : reciprocal_approximate(sum);
+      if (with_sinks) {
+        const float scale_log2 = with_changed_scores ? log2_e : p.scale_log2;
+        factor = join_sink(sink, state.maximum[m][half] * scale_log2, sum, log_sum);
+      }
       const int my_row = row + m * 16 + half * 8 + lane / 4;
-      const bool live = my_row < p.seqlen_q;
+      const bool live = my_row < sequence.queries;
       u16* to = out + my_row * p.out.row_stride + lane % 4 * 8;
       if (with_lse && live && lane % 4 == 0 && lse) {
         const float scale = with_changed_scores ? 1.0f : p.scale;
-        global_store_float(lse + my_row, sees_no_key
-                                             ? minus_infinity
-                                             : state.maximum[m][half] * scale + log2_approximate(sum) * ln_2);
+        float logarithm =
+            sees_no_key ? minus_infinity : state.maximum[m][half] * scale + log2_approximate(sum) * ln_2;
+        if (with_sinks) logarithm = log_sum;
+        global_store_float(lse + my_row, logarithm);
       }
 #pragma unroll
       for (int group = 0; group < (columns_v + 31) / 32; ++group) {

@@ -9,8 +9,8 @@ struct Consumer {
 
 /// First tile of keys: nothing to overlap with yet.
 __device__ __forceinline__ void attend_first(const HopperForwardParameters& p, const Layout& layout,
-                                             const Consumer& me, const Scope& scope, const RingPlace& place,
-                                             int j, int row, bool only_tile,
+                                             const Consumer& me, const Sequence& sequence, const Scope& scope,
+                                             const RingPlace& place, int j, int row, bool only_tile,
                                              u32 (&probabilities)[block_n / 4], SoftmaxState& state,
                                              float scale_log2) {
   float scores[block_n / 2], nothing_yet[2], shift[2];
@@ -18,10 +18,9 @@ __device__ __forceinline__ void attend_first(const HopperForwardParameters& p, c
   multiply_query_keys(scores, me.query, me.keys + place.stage * (key_bytes / 16));
   wait_scores<0>(scores);
   release(layout.key_empty(place.stage));
-  if (with_changed_scores)
-    change_scores(scores, p.forward.scale, sequence_of(p.forward), scope, row, j * block_n);
-  mask_scores(scores, sequence_of(p.forward), row, j * block_n);
-  if (masked_by_function) hide_scores(scores, sequence_of(p.forward), scope, row, j * block_n);
+  if (with_changed_scores) change_scores(scores, p.forward.scale, sequence, scope, row, j * block_n);
+  mask_scores(scores, sequence, row, j * block_n);
+  if (masked_by_function) hide_scores(scores, sequence, scope, row, j * block_n);
   shift_scores(scores, shift, scale_log2);
   update_softmax<true>(scores, state, nothing_yet, scale_log2);
   unshift(state, shift, only_tile, scale_log2);
@@ -33,8 +32,8 @@ __device__ __forceinline__ void attend_first(const HopperForwardParameters& p, c
 /// group's products run under the other's softmax.
 template <bool masked>
 __device__ __forceinline__ void attend(const HopperForwardParameters& p, const Layout& layout,
-                                       const Consumer& me, const Scope& scope, RingPlace& place, int j,
-                                       int row, u32 (&probabilities)[block_n / 4],
+                                       const Consumer& me, const Sequence& sequence, const Scope& scope,
+                                       RingPlace& place, int j, int row, u32 (&probabilities)[block_n / 4],
                                        float (&output)[head_dim_v / 2], SoftmaxState& state,
                                        float scale_log2) {
   const RingPlace values = place;
@@ -48,10 +47,9 @@ __device__ __forceinline__ void attend(const HopperForwardParameters& p, const L
   if (ping_pong) named_barrier_arrive<256>(1 + (me.group + 1 == consumers ? 0 : me.group + 1));
   wait_scores<1>(scores);
   release(layout.key_empty(place.stage));
-  if (with_changed_scores)
-    change_scores(scores, p.forward.scale, sequence_of(p.forward), scope, row, j * block_n);
-  if (masked) mask_scores(scores, sequence_of(p.forward), row, j * block_n);
-  if (masked && masked_by_function) hide_scores(scores, sequence_of(p.forward), scope, row, j * block_n);
+  if (with_changed_scores) change_scores(scores, p.forward.scale, sequence, scope, row, j * block_n);
+  if (masked) mask_scores(scores, sequence, row, j * block_n);
+  if (masked && masked_by_function) hide_scores(scores, sequence, scope, row, j * block_n);
   update_softmax<masked || scores_may_vanish>(scores, state, correction, scale_log2);
   wait_output(output, probabilities, scores);
   release(layout.value_empty(values.stage));
@@ -75,8 +73,9 @@ __device__ __forceinline__ void consume(const HopperForwardParameters& p, const 
     // What the loops count with goes through uniform(): a single value that the compiler cannot prove equal
     // in all lanes puts the loop's descriptors into vector registers, for 2 to 6 % of the cycles.
     const Tile tile = tile_at(p, index);
-    const Scope scope = scope_of(sequence_of(p.forward), e, tile.batch, tile.head);
-    KeyWalk walk = start_walk(sequence_of(p.forward), scope, tile.row);
+    const Sequence sequence = sequence_of(p.forward, tile);
+    const Scope scope = scope_of(sequence, e, tile.batch, tile.head);
+    KeyWalk walk = start_walk(sequence, scope, tile.row);
     make_uniform(walk);
     place = {uniform(place.stage), uniform(place.parity)};
     const int row = tile.row + row_in_tile;
@@ -88,23 +87,23 @@ __device__ __forceinline__ void consume(const HopperForwardParameters& p, const 
     barrier_wait(layout.query_full(group), round & 1);
     if (walk.visits(walk.ahead(0))) {
       u32 probabilities[block_n / 4];
-      attend_first(p, layout, me, scope, place, walk.ahead(0), row, !walk.visits(walk.ahead(1)),
+      attend_first(p, layout, me, sequence, scope, place, walk.ahead(0), row, !walk.visits(walk.ahead(1)),
                    probabilities, state, scale_log2);
-      walk.step(sequence_of(p.forward), scope, tile.row);
+      walk.step(sequence, scope, tile.row);
       do {
         // Without a mask only the first tile, the last of the sequence, can be partial: a third less to
         // compile.
         if (limited_left || limited_right || masked_by_function) {
 #pragma unroll 1
           for (; walk.visits(walk.ahead(0)) && (walk.is_above_full() || walk.is_below_full());
-               walk.step(sequence_of(p.forward), scope, tile.row))
-            attend<true>(p, layout, me, scope, place, walk.ahead(0), row, probabilities, output, state,
-                         scale_log2);
+               walk.step(sequence, scope, tile.row))
+            attend<true>(p, layout, me, sequence, scope, place, walk.ahead(0), row, probabilities, output,
+                         state, scale_log2);
         }
 #pragma unroll 1
-        for (; walk.stays_full(); walk.step(sequence_of(p.forward), scope, tile.row))
-          attend<false>(p, layout, me, scope, place, walk.ahead(0), row, probabilities, output, state,
-                        scale_log2);
+        for (; walk.stays_full(); walk.step(sequence, scope, tile.row))
+          attend<false>(p, layout, me, sequence, scope, place, walk.ahead(0), row, probabilities, output,
+                        state, scale_log2);
       } while (walk.visits(walk.ahead(0)));
       release(layout.query_empty(group));
       barrier_wait(layout.value_full(place.stage), place.parity);
@@ -116,6 +115,6 @@ __device__ __forceinline__ void consume(const HopperForwardParameters& p, const 
       release(layout.query_empty(group));
     }
     index = receive_tile(layout, round);
-    store_output(p.forward, output, state, tile, row);
+    store_output(p.forward, output, state, tile, sequence, row);
   }
 }

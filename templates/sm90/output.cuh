@@ -8,23 +8,30 @@ __device__ __forceinline__ float log_sum_exp(const SoftmaxState& state, int half
 
 /// `row` is this thread's first row, the other is 8 below.
 __device__ __forceinline__ void store_output(const ForwardParameters& p, float (&output)[head_dim_v / 2],
-                                             SoftmaxState& state, const Tile& tile, int row) {
+                                             SoftmaxState& state, const Tile& tile, const Sequence& sequence,
+                                             int row) {
   const int quarter = thread_index() % 4;
+  float sink = minus_infinity, log_sum = 0.0f;
+  if (with_sinks) sink = sink_of(p, tile.head);
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
     float sum = state.sum[half];
     sum += shuffle_xor(sum, 1);
     sum += shuffle_xor(sum, 2);
     const bool sees_no_key = sum == 0.0f;
-    const float factor = sees_no_key ? 0.0f : reciprocal_approximate(sum);
+    float factor = sees_no_key ? 0.0f : reciprocal_approximate(sum);
+    if (with_sinks) factor = join_sink(sink, -state.offset[half], sum, log_sum);
     const int my_row = row + half * 8;
-    const bool live = my_row < p.seqlen_q;
+    const bool live = my_row < sequence.queries;
     if (with_lse && live && quarter == 0 && p.lse) {
-      global_store_float(p.lse + ((long long)tile.batch * p.heads + tile.head) * p.seqlen_q + my_row,
-                         sees_no_key ? minus_infinity : log_sum_exp(state, half, sum));
+      float logarithm = sees_no_key ? minus_infinity : log_sum_exp(state, half, sum);
+      if (with_sinks) logarithm = log_sum;
+      global_store_float(
+          p.lse + ((long long)tile.slice() * p.heads + tile.head) * p.seqlen_q + tile.first_query + my_row,
+          logarithm);
     }
-    u16* to = (u16*)p.out.data + tile.batch * p.out.batch_stride + tile.head * p.out.head_stride +
-              my_row * p.out.row_stride + quarter * 8;
+    u16* to = (u16*)p.out.data + tile.slice() * p.out.batch_stride + tile.head * p.out.head_stride +
+              (tile.first_query + my_row) * p.out.row_stride + quarter * 8;
 #pragma unroll
     for (int group = 0; group < (head_dim_v + 31) / 32; ++group) {
       u32 word[4];

@@ -7,29 +7,30 @@ __device__ __forceinline__ void load_query(const HopperForwardParameters& p, con
 #pragma unroll
   for (int panel = 0; panel < panels_qk; ++panel)
     tensor_load(layout.query(group) + panel * query_panel_bytes, &p.q_map, layout.query_full(group),
-                panel * 64, tile.row + group * group_rows, tile.head, tile.batch);
+                panel * 64, tile.first_query + tile.row + group * group_rows, tile.head, tile.slice());
 }
 
 __device__ __forceinline__ void load_keys(const HopperForwardParameters& p, const Layout& layout,
                                           const RingPlace& place, int key, const Tile& tile) {
-  if (!walk_is_dense && thread_index() != 0) return;
+  if (producer_is_warp && thread_index() != 0) return;
   barrier_wait(layout.key_empty(place.stage), place.parity ^ 1);
   barrier_arrive_expecting(layout.key_full(place.stage), key_bytes);
 #pragma unroll
   for (int panel = 0; panel < panels_qk; ++panel)
     tensor_load(layout.key(place.stage) + panel * panel_bytes, &p.k_map, layout.key_full(place.stage),
-                panel * 64, key, tile.head / gqa_ratio, tile.batch);
+                panel * 64, tile.first_key + key, tile.head / gqa_ratio, tile.slice());
 }
 
 __device__ __forceinline__ void load_values(const HopperForwardParameters& p, const Layout& layout,
                                             const RingPlace& place, int key, const Tile& tile) {
-  if (!walk_is_dense && thread_index() != 0) return;
+  if (packed_layout && holds_other_values(tile, key)) return load_last_values(p, layout, place, key, tile);
+  if (producer_is_warp && thread_index() != 0) return;
   barrier_wait(layout.value_empty(place.stage), place.parity ^ 1);
   barrier_arrive_expecting(layout.value_full(place.stage), value_bytes);
 #pragma unroll
   for (int panel = 0; panel < panels_v; ++panel)
     tensor_load(layout.value(place.stage) + panel * panel_bytes, &p.v_map, layout.value_full(place.stage),
-                panel * 64, key, tile.head / gqa_ratio, tile.batch);
+                panel * 64, tile.first_key + key, tile.head / gqa_ratio, tile.slice());
 }
 
 /// Per tile: the last K, then Q, then K one tile ahead of V, as the consumers take them. The loops stay
@@ -41,18 +42,19 @@ __device__ __forceinline__ void produce(const HopperForwardParameters& p, const 
 #pragma unroll 1
   for (int round = 0; index < p.tiles; ++round) {
     const Tile tile = tile_at(p, index);
-    const Scope scope = scope_of(sequence_of(p.forward), e, tile.batch, tile.head);
-    KeyWalk walk = start_walk(sequence_of(p.forward), scope, tile.row);
+    const Sequence sequence = sequence_of(p.forward, tile);
+    const Scope scope = scope_of(sequence, e, tile.batch, tile.head);
+    KeyWalk walk = start_walk(sequence, scope, tile.row);
     const bool nothing = walk.visits_none();
     if (walk.visits(walk.ahead(0))) load_keys(p, layout, place, walk.ahead(0) * block_n, tile);
 #pragma unroll 1
     for (int group = 0; group < consumers; ++group) {
-      if (!walk_is_dense && thread_index() != 0) continue;
+      if (producer_is_warp && thread_index() != 0) continue;
       barrier_wait(layout.query_empty(group), (round & 1) ^ 1);
       load_query(p, layout, group, tile);
     }
 #pragma unroll 1
-    for (; walk.visits(walk.ahead(0)); walk.step(sequence_of(p.forward), scope, tile.row)) {
+    for (; walk.visits(walk.ahead(0)); walk.step(sequence, scope, tile.row)) {
       RingPlace next = place;
       advance(next);
       const int ahead = walk.ahead(1);

@@ -1,40 +1,19 @@
 // Which tiles of query rows a block computes, and in what order.
 
-struct Tile {
-  int row;  // first query row
-  int head;
-  int batch;
-};
-
-/// Tiles are numbered by section (heads whose K and V fit L2 together), within it by rows, within those by
-/// head. Under a causal mask rows count from the end: the longest tiles come first.
-__device__ __forceinline__ Tile tile_at(const HopperForwardParameters& p, int index) {
-  const int heads = p.tiles / p.forward.m_tiles;
-  const int per_section = p.section_heads * p.forward.m_tiles;
-  const int section = index / per_section, rest = index - section * per_section;
-  const int here = minimum(p.section_heads, heads - section * p.section_heads);
-  const int m = rest / here, head_index = section * p.section_heads + rest - m * here;
-  Tile tile;
-  tile.row = (last_rows_first ? p.forward.m_tiles - 1 - m : m) * block_m;
-  tile.batch = head_index / p.forward.heads;
-  tile.head = head_index - tile.batch * p.forward.heads;
-  return tile;
-}
-
 /// Tiles are given out by a counter: the producer asks for the next one and passes it on through two slots of
 /// shared memory. Against a fixed assignment this is worth 7 % under a causal mask, and against a block for
 /// each tile, which leaves the tensor cores idle at its start and end, up to 13 % at 1k keys.
 __device__ __forceinline__ int next_tile(const HopperForwardParameters& p) {
   int tile = 0;
-  if (walk_is_dense || thread_index() == 0)
+  if (!producer_is_warp || thread_index() == 0)
     tile = p.counters ? global_add(p.counters, 1) + grid_blocks() : p.tiles;
-  return walk_is_dense ? tile : uniform(tile);
+  return producer_is_warp ? uniform(tile) : tile;
 }
 
 /// The slot is free: its readers of two rounds ago have released Q of one round ago since, and the producer
 /// has waited for that.
 __device__ __forceinline__ void publish_tile(const Layout& layout, int round, int index) {
-  if (!walk_is_dense && thread_index() != 0) return;
+  if (producer_is_warp && thread_index() != 0) return;
   shared_store(layout.tile_slot(round % 2), index);
   barrier_arrive(layout.tile_full(round % 2));
 }
@@ -48,7 +27,7 @@ __device__ __forceinline__ int receive_tile(const Layout& layout, int round) {
 
 /// The last block to finish leaves the counters as it found them.
 __device__ __forceinline__ void finish_tiles(const HopperForwardParameters& p) {
-  if (!walk_is_dense && thread_index() != 0) return;
+  if (producer_is_warp && thread_index() != 0) return;
   if (!p.counters) return;
   fence_device();
   if (global_add(p.counters + 1, 1) == grid_blocks() - 1) {

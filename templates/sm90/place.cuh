@@ -1,0 +1,28 @@
+// Which tile of query rows comes when: all sequences have the same lengths.
+
+struct Tile {
+  int row;  // first query row
+  int head;
+  int batch;
+  static constexpr int first_query = 0, first_key = 0;
+  __device__ __forceinline__ int slice() const { return batch; }
+};
+
+/// Tiles are numbered by section (heads whose K and V fit L2 together), within it by rows, within those by
+/// head. Under a causal mask rows count from the end: the longest tiles come first.
+__device__ __forceinline__ Tile tile_at(const HopperForwardParameters& p, int index) {
+  const int heads = p.tiles / p.forward.m_tiles;
+  const int per_section = p.section_heads * p.forward.m_tiles;
+  const int section = index / per_section, rest = index - section * per_section;
+  const int here = minimum(p.section_heads, heads - section * p.section_heads);
+  const int m = rest / here, head_index = section * p.section_heads + rest - m * here;
+  Tile tile;
+  tile.row = (last_rows_first ? p.forward.m_tiles - 1 - m : m) * block_m;
+  tile.batch = head_index / p.forward.heads;
+  tile.head = head_index - tile.batch * p.forward.heads;
+  return tile;
+}
+
+__device__ __forceinline__ Sequence sequence_of(const ForwardParameters& p, const Tile&) {
+  return {p.seqlen_q, p.seqlen_kv};
+}
