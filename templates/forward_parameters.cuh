@@ -11,15 +11,13 @@ struct TensorParameters {
 
 struct ForwardParameters {
   TensorParameters q, k, v, out;
-  float* lse;  // [batch, heads, seqlen_q], contiguous; null: not written
-  int seqlen_q;
-  int seqlen_kv;
-  int heads;         // query heads
-  int m_tiles;       // tiles of query rows per head
-  float scale;       // softmax scale
-  float scale_log2;  // softmax scale times log2(e)
-  // Only where the spec asks for it. Layout packed (seqlen_q and seqlen_kv are sums then):
-  const int *query_starts, *key_starts, *queries_used, *keys_used;
+  float* lse;               // [batch, heads, seqlen_q], contiguous; null: not written
+  int seqlen_q, seqlen_kv;  // layout packed: of all sequences together
+  int heads;                // query heads
+  int m_tiles;              // tiles of query rows per head
+  float scale;              // softmax scale
+  float scale_log2;         // softmax scale times log2(e)
+  const int *query_starts, *key_starts, *queries_used, *keys_used;  // layout packed
   const void* sinks;                      // a logit for each query head, of sink_bytes
   const int *block_rows, *block_columns;  // mask.blocks
   int sequences, sink_bytes, block_entries, block_batch_stride, block_head_stride;

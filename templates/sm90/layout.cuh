@@ -29,24 +29,15 @@ struct Layout {
   __device__ __forceinline__ u32 barriers() const { return value(stages); }
   __device__ __forceinline__ u32 query_full(int group) const { return barriers() + 8 * group; }
   __device__ __forceinline__ u32 query_empty(int group) const { return barriers() + 8 * (consumers + group); }
-  __device__ __forceinline__ u32 key_full(int stage) const {
-    return barriers() + 8 * (2 * consumers + stage);
+  __device__ __forceinline__ u32 ring(int kind, int stage) const {
+    return barriers() + 8 * (2 * consumers + kind * stages + stage);
   }
-  __device__ __forceinline__ u32 key_empty(int stage) const {
-    return barriers() + 8 * (2 * consumers + stages + stage);
-  }
-  __device__ __forceinline__ u32 value_full(int stage) const {
-    return barriers() + 8 * (2 * consumers + 2 * stages + stage);
-  }
-  __device__ __forceinline__ u32 value_empty(int stage) const {
-    return barriers() + 8 * (2 * consumers + 3 * stages + stage);
-  }
-  __device__ __forceinline__ u32 tile_full(int slot) const {
-    return barriers() + 8 * (2 * consumers + 4 * stages + slot);
-  }
-  __device__ __forceinline__ u32 tile_slot(int slot) const {
-    return barriers() + 8 * (2 * consumers + 4 * stages + 2) + 16 * slot;
-  }
+  __device__ __forceinline__ u32 key_full(int stage) const { return ring(0, stage); }
+  __device__ __forceinline__ u32 key_empty(int stage) const { return ring(1, stage); }
+  __device__ __forceinline__ u32 value_full(int stage) const { return ring(2, stage); }
+  __device__ __forceinline__ u32 value_empty(int stage) const { return ring(3, stage); }
+  __device__ __forceinline__ u32 tile_full(int slot) const { return ring(4, slot); }
+  __device__ __forceinline__ u32 tile_slot(int slot) const { return ring(4, 2) + 16 * slot; }
 };
 
 __device__ __forceinline__ void initialize_barriers(const Layout& layout) {
