@@ -87,7 +87,7 @@ std::string configuration(const AttentionSpec& spec, const Schedule& schedule, c
     add_int("producer_registers", sm90::producer_registers(schedule.consumers()));
     add_int("consumer_registers", sm90::consumer_registers(schedule.consumers()));
     add_bool("ping_pong", schedule.ping_pong);
-    add_bool("producer_is_warp", spec.layout == Layout::packed);
+    add_bool("producer_is_warp", spec.layout == Layout::packed);  // or where the walk has gaps
     add_bool("lazy_rescale", spec.head_dim.v > 128);
     add_bool("element_is_bf16", spec.dtype.q == DataType::bf16);
   }

@@ -15,8 +15,7 @@ struct ForwardParameters {
   int seqlen_q, seqlen_kv;  // layout packed: of all sequences together
   int heads;                // query heads
   int m_tiles;              // tiles of query rows per head
-  float scale;              // softmax scale
-  float scale_log2;         // softmax scale times log2(e)
+  float scale, scale_log2;  // of the softmax, and that times log2(e)
   const int *query_starts, *key_starts, *queries_used, *keys_used;  // layout packed
   const void* sinks;                      // a logit for each query head, of sink_bytes
   const int *block_rows, *block_columns;  // mask.blocks

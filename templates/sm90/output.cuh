@@ -26,9 +26,8 @@ __device__ __forceinline__ void store_output(const ForwardParameters& p, float (
     if (with_lse && live && quarter == 0 && p.lse) {
       float logarithm = sees_no_key ? minus_infinity : log_sum_exp(state, half, sum);
       if (with_sinks) logarithm = log_sum;
-      global_store_float(
-          p.lse + ((long long)tile.slice() * p.heads + tile.head) * p.seqlen_q + tile.first_query + my_row,
-          logarithm);
+      const long long head = (long long)tile.slice() * p.heads + tile.head;
+      global_store_float(p.lse + head * p.seqlen_q + tile.first_query + my_row, logarithm);
     }
     u16* to = (u16*)p.out.data + tile.slice() * p.out.batch_stride + tile.head * p.out.head_stride +
               (tile.first_query + my_row) * p.out.row_stride + quarter * 8;

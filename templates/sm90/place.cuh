@@ -1,9 +1,7 @@
 // Which tile of query rows comes when: all sequences have the same lengths.
 
 struct Tile {
-  int row;  // first query row
-  int head;
-  int batch;
+  int row, head, batch;  // row: the first query row
   static constexpr int first_query = 0, first_key = 0;
   __device__ __forceinline__ int slice() const { return batch; }
 };
