@@ -123,6 +123,7 @@ const PrimitiveCase cases[] = {
   fence_barrier_initialization();
   block_barrier();
   barrier_wait(base, 1);
+  block_barrier();
   for (int phase = 0; phase < 5; ++phase) {
     if (thread % 32 == 0) barrier_arrive(base);
     barrier_wait(base, phase % 2);
