@@ -35,10 +35,10 @@ struct Sum {
   std::vector<std::pair<int64_t, Expression>> terms;
   int64_t constant = 0;
 
-  /// False on overflow.
+  /// False if a number becomes too large to reckon with.
   bool add(int64_t factor, const Expression& expression) {
     for (auto& [known, term] : terms)
-      if (term == expression) return !__builtin_add_overflow(known, factor, &known);
+      if (term == expression) return !__builtin_add_overflow(known, factor, &known) && is_moderate(known);
     terms.emplace_back(factor, expression);
     return true;
   }
@@ -46,8 +46,10 @@ struct Sum {
   bool add_constant(int64_t factor, int64_t value) {
     int64_t product;
     return !__builtin_mul_overflow(factor, value, &product) &&
-           !__builtin_add_overflow(constant, product, &constant);
+           !__builtin_add_overflow(constant, product, &constant) && is_moderate(constant);
   }
+
+  static bool is_moderate(int64_t value) { return ranges::is_moderate(ranges::exactly_int(value)); }
 
   /// The factor of kv, which leaves the sum.
   int64_t take_key() {
@@ -81,7 +83,7 @@ bool add_linear(Sum& sum, int64_t factor, const Expression& expression) {
       for (size_t i : {0, 1})
         if (operand(i).operation() == O::integer_literal)
           return !__builtin_mul_overflow(factor, operand(i).integer_value(), &product) &&
-                 std::abs(product) < (int64_t{1} << 62) && add_linear(sum, product, operand(1 - i));
+                 Sum::is_moderate(product) && add_linear(sum, product, operand(1 - i));
       break;
     default:
       break;

@@ -7,7 +7,7 @@
 
 #include "codegen/expression.h"
 #include "codegen/expression_evaluate.h"
-#include "codegen/spec.h"
+#include "tests/support/random_expression.h"
 
 namespace tilewright {
 namespace {
@@ -224,6 +224,32 @@ TEST(Expression, SpecialValuesAreDefined) {
   EXPECT_EQ(value_of("floor(inf - inf)", at), 0);
   EXPECT_EQ(value_of("floor(-2.5)", at), -3);
   EXPECT_EQ(value_of("q > 2 ? score : inf - inf", at), 2);
+}
+
+TEST(Expression, RandomTreesReadBackFromTheirText) {
+  RandomExpressions random(1);
+  const Declarations declarations = random_declarations();
+  for (int trial = 0; trial < 3000; ++trial) {
+    const bool is_mask = trial % 2 == 0;
+    const int levels = static_cast<int>(random.between(2, 7));
+    const Expression tree = is_mask ? random.mask(levels) : random.score(levels);
+    const std::string text = to_text(tree);
+    const auto parse = is_mask ? parse_mask : parse_score;
+    Expression again = tree;
+    try {
+      again = parse(text, declarations);
+    } catch (const ExpressionError& error) {
+      // What trees may hold and texts may not: constants that are too large, conditions that are literals are
+      // fine.
+      const std::string why = error.what();
+      ASSERT_TRUE(why.starts_with("this constant is beyond") || why.starts_with("the expression has") ||
+                  why.starts_with("division by zero"))
+          << text << ": " << why;
+      continue;
+    }
+    ASSERT_EQ(again, tree) << text << "\n" << to_text(again);
+    ASSERT_EQ(to_text(again), text);
+  }
 }
 
 }  // namespace
