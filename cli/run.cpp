@@ -30,6 +30,7 @@ struct Options {
   uint64_t simulator_seed = 0;
   uint64_t seed = 1;
   std::optional<double> softmax_scale;
+  std::vector<int64_t> lengths_q, lengths_kv;  // layout packed: of each sequence
   std::string q, k, v, out, lse, expect;
   bool check = true;
   bool no_cache = false;
@@ -62,13 +63,73 @@ struct Outcome {
 
 HostTensor tensor_from(const std::string& file, DataType dtype, Layout layout) {
   NpyArray array = read_npy(file);
-  if (array.shape.size() != 4) {
-    throw Error(ErrorKind::usage, fmt::format("{} has shape {}; expected [batch, sequence, heads, head_dim]",
-                                              file, shape_text(array.shape)));
+  const bool packed = layout == Layout::packed;
+  if (array.shape.size() != (packed ? 3 : 4)) {
+    throw Error(ErrorKind::usage,
+                fmt::format("{} has shape {}; expected [{}, heads, head_dim]", file, shape_text(array.shape),
+                            packed ? "rows of all sequences" : "batch, sequence"));
   }
   HostTensor tensor(dtype, array.shape, layout);
   tensor.fill(array.values);
   return tensor;
+}
+
+int64_t sum_of(const std::vector<int64_t>& lengths) {
+  int64_t sum = 0;
+  for (int64_t length : lengths) {
+    if (length < 0 || sum > INT32_MAX - length) {
+      throw Error(ErrorKind::usage, fmt::format("the length {} is not valid; expected 0 or more, and all of "
+                                                "them together below 2^31",
+                                                length));
+    }
+    sum += length;
+  }
+  return sum;
+}
+
+/// Where sequences begin, as a launch of layout packed takes it.
+class Sequences {
+ public:
+  Sequences(Runtime& runtime, const std::vector<int64_t>& lengths)
+      : starts_{0}, buffer_(runtime, 4 * (lengths.size() + 1)) {
+    for (int64_t length : lengths) starts_.push_back(starts_.back() + static_cast<int32_t>(length));
+    buffer_.upload(starts_.data());
+  }
+  TensorView on_device() { return view(buffer_.data()); }
+  TensorView on_host() { return view(starts_.data()); }
+
+ private:
+  TensorView view(void* data) const {
+    return {data, DataType::int32, {static_cast<int64_t>(starts_.size())}, {}};
+  }
+  std::vector<int32_t> starts_;
+  DeviceBuffer buffer_;
+};
+
+/// Makes the lengths of layout packed complete, and the shape that stands for them: their number and means.
+void complete_lengths(Options& options, const AttentionSpec& spec) {
+  auto &q = options.lengths_q, &kv = options.lengths_kv;
+  if (spec.layout != Layout::packed) {
+    if (!q.empty() || !kv.empty())
+      throw Error(ErrorKind::usage, "--lengths-q and --lengths-kv are for specs with `layout: packed`");
+    return;
+  }
+  if (q.empty() && !kv.empty()) throw Error(ErrorKind::usage, "--lengths-kv needs --lengths-q");
+  if (q.empty()) {
+    const LaunchShape shape = options.shape.shape(spec);
+    q.assign(static_cast<size_t>(shape.batch), shape.seqlen_q);
+    kv.assign(static_cast<size_t>(shape.batch), shape.seqlen_kv);
+  }
+  if (kv.empty()) kv = q;
+  if (q.size() != kv.size()) {
+    throw Error(ErrorKind::usage, fmt::format("--lengths-q has {} lengths, --lengths-kv {}; expected as many",
+                                              q.size(), kv.size()));
+  }
+  const auto count = static_cast<int64_t>(q.size());
+  const auto mean = [&](int64_t sum) { return count == 0 ? 0 : (sum + count - 1) / count; };
+  options.shape.batch = count;
+  options.shape.seqlen_q = mean(sum_of(q));
+  options.shape.seqlen_kv = mean(sum_of(kv));
 }
 
 Inputs inputs_from_files(const Options& options, const AttentionSpec& spec) {
@@ -76,15 +137,26 @@ Inputs inputs_from_files(const Options& options, const AttentionSpec& spec) {
   HostTensor k = tensor_from(options.k, spec.dtype.kv, spec.layout);
   HostTensor v = tensor_from(options.v, spec.dtype.kv, spec.layout);
   LaunchShape shape{q.shape()[0], q.shape()[2], q.shape()[1], k.shape()[1]};
+  if (spec.layout == Layout::packed) {
+    shape = options.shape.shape(spec);
+    shape.heads = q.shape()[1];
+  }
   return {shape, std::move(q), std::move(k), std::move(v)};
 }
 
 Inputs random_inputs(const Options& options, const AttentionSpec& spec) {
   LaunchShape shape = options.shape.shape(spec);
   int64_t kv_heads = shape.heads / spec.gqa_ratio;
-  HostTensor q(spec.dtype.q, {shape.batch, shape.seqlen_q, shape.heads, spec.head_dim.qk}, spec.layout);
-  HostTensor k(spec.dtype.kv, {shape.batch, shape.seqlen_kv, kv_heads, spec.head_dim.qk}, spec.layout);
-  HostTensor v(spec.dtype.kv, {shape.batch, shape.seqlen_kv, kv_heads, spec.head_dim.v}, spec.layout);
+  const auto tensor = [&](DataType type, const std::vector<int64_t>& lengths, int64_t length, int64_t heads,
+                          int64_t columns) {
+    if (spec.layout == Layout::packed) {
+      return HostTensor(type, {sum_of(lengths), heads, columns}, spec.layout);
+    }
+    return HostTensor(type, {shape.batch, length, heads, columns}, spec.layout);
+  };
+  HostTensor q = tensor(spec.dtype.q, options.lengths_q, shape.seqlen_q, shape.heads, spec.head_dim.qk);
+  HostTensor k = tensor(spec.dtype.kv, options.lengths_kv, shape.seqlen_kv, kv_heads, spec.head_dim.qk);
+  HostTensor v = tensor(spec.dtype.kv, options.lengths_kv, shape.seqlen_kv, kv_heads, spec.head_dim.v);
   q.fill_normal(3 * options.seed);
   k.fill_normal(3 * options.seed + 1);
   v.fill_normal(3 * options.seed + 2);
@@ -146,10 +218,11 @@ NpyArray read_expected(const std::string& file, const HostTensor& out) {
   return expected;
 }
 
-Outcome run(const Options& options) {
+Outcome run(Options options) {
   Outcome outcome;
   outcome.spec = load_spec(options.file);
   const AttentionSpec& spec = outcome.spec;
+  complete_lengths(options, spec);
   require_lse(options, spec);
   Runtime runtime(runtime_options(options));
   if (!runtime.is_simulator() && !options.target.empty()) {
@@ -160,8 +233,11 @@ Outcome run(const Options& options) {
 
   Inputs inputs = options.q.empty() ? random_inputs(options, spec) : inputs_from_files(options, spec);
   const LaunchShape& shape = outcome.shape = inputs.shape;
-  HostTensor out(spec.dtype.out, {shape.batch, shape.seqlen_q, shape.heads, spec.head_dim.v}, spec.layout);
-  HostTensor lse(DataType::fp32, {shape.batch, shape.heads, shape.seqlen_q}, spec.layout);
+  std::vector<int64_t> out_shape = inputs.q.shape(), lse_shape = {shape.batch, shape.heads, shape.seqlen_q};
+  out_shape.back() = spec.head_dim.v;
+  if (spec.layout == Layout::packed) lse_shape = {shape.heads, out_shape[0]};
+  HostTensor out(spec.dtype.out, out_shape, spec.layout);
+  HostTensor lse(DataType::fp32, lse_shape, spec.layout);
   std::optional<NpyArray> expected;
   if (!options.expect.empty()) expected = read_expected(options.expect, out);
 
@@ -172,6 +248,20 @@ Outcome run(const Options& options) {
   if (spec.lse) {
     arguments.lse = device_lse.view();
     host.lse = lse.view();
+  }
+  std::optional<Sequences> queries, keys;
+  if (spec.layout == Layout::packed) {
+    queries.emplace(runtime, options.lengths_q);
+    keys.emplace(runtime, options.lengths_kv);
+    arguments.cu_seqlens_q = queries->on_device(), host.cu_seqlens_q = queries->on_host();
+    arguments.cu_seqlens_kv = keys->on_device(), host.cu_seqlens_kv = keys->on_host();
+  }
+  HostTensor sinks(DataType::fp32, {shape.heads}, spec.layout);
+  sinks.fill_normal(3 * options.seed + 3);
+  GuardedTensor device_sinks(runtime, sinks);
+  if (spec.sinks) {
+    arguments.sinks = device_sinks.view();
+    host.sinks = sinks.view();
   }
   if (spec.softmax_scale_at_launch) {
     arguments.softmax_scale = host.softmax_scale =
@@ -224,7 +314,8 @@ void print_text(const Options& options, const Outcome& outcome) {
   print_field("kernel", kernel_text(outcome));
   print_field("compile", compile_text(outcome));
   for (const std::string& note : outcome.variant().report.notes) print_field("note", note);
-  print_field("shape", shape_sentence(outcome.spec, outcome.shape));
+  print_field("shape", (outcome.spec.layout == Layout::packed ? "packed, mean lengths: " : "") +
+                           shape_sentence(outcome.spec, outcome.shape));
   print_field("run", milliseconds_text(outcome.run_milliseconds) + ", the first launch");
   if (!outcome.guards_intact) print_field("guards", "overwritten: the kernel wrote outside its output");
   if (outcome.verdict) {
@@ -292,6 +383,11 @@ void add_options(CLI::App& app, Options& options) {
       ->check(CLI::NonNegativeNumber);
   app.add_option("--seed", options.seed, "Of the random inputs (default 1)")->check(CLI::NonNegativeNumber);
   app.add_option("--softmax-scale", options.softmax_scale, "For specs with `softmax_scale: launch`");
+  app.add_option("--lengths-q", options.lengths_q, "Layout packed: queries of each sequence, as in 12,30,7")
+      ->delimiter(',');
+  app.add_option("--lengths-kv", options.lengths_kv,
+                 "Layout packed: keys of each (default: as many as queries)")
+      ->delimiter(',');
   CLI::Option* q = app.add_option("--q", options.q, "Q as .npy, [batch, sequence, heads, head_dim]");
   CLI::Option* k = app.add_option("--k", options.k, "K as .npy");
   CLI::Option* v = app.add_option("--v", options.v, "V as .npy");

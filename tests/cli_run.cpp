@@ -42,6 +42,21 @@ TEST_F(Run, JsonHoldsTheSame) {
   EXPECT_GT(json["error"]["lse_allowed"], 0);
 }
 
+TEST_F(Run, PackedSequencesWithSinks) {
+  write("spec.yaml", "head_dim: 32\nlayout: packed\nmask: causal\nlse: true\nsinks: true\n");
+  for (const char* target : {"sm_80", "sm_90a"}) {
+    Result result = run({"spec.yaml", "--lengths-q", "12,0,40", "--lengths-kv", "20,7,33", "--heads", "2",
+                         "--target", target});
+    EXPECT_EQ(result.code, 0) << result.err << result.out;
+    EXPECT_TRUE(contains(result.out, "packed, mean lengths: batch 3")) << result.out;
+  }
+  Result uneven = run({"spec.yaml", "--lengths-q", "12,0", "--lengths-kv", "20"});
+  EXPECT_EQ(uneven.code, 2);
+  EXPECT_TRUE(contains(uneven.err, "--lengths-q has 2 lengths, --lengths-kv 1")) << uneven.err;
+  write("other.yaml", "head_dim: 32\n");
+  EXPECT_EQ(run({"other.yaml", "--lengths-q", "12"}).code, 2);
+}
+
 TEST_F(Run, RealInputAgainstItsKeptAnswer) {
   const std::string data = TILEWRIGHT_SOURCE_DIR "/specs/data/minilm-l6-v2/";
   Result result = run({shipped("minilm-l6-v2"), "--q", data + "q.npy", "--k", data + "k.npy", "--v",

@@ -178,6 +178,17 @@ TEST_P(ForwardCases, C6TwoLaunchesMergedByLse) {
   }
 }
 
+TEST_P(ForwardCases, C7SinksJoinTheSum) {
+  for (const char* rest :
+       {"mask: causal", "mask: {window: [20, 0]}, softcap: 15", "dtype: fp16, head_dim: 128"})
+    run_case(runtime,
+             {.spec = std::string("{lse: true, sinks: true, gqa_ratio: 2, ") + rest +
+                      (std::string(rest).find("head_dim") == std::string::npos ? ", head_dim: 64}" : "}"),
+              .heads_kv = 2,
+              .seqlen_q = 50,
+              .seqlen_kv = 40});
+}
+
 TEST_P(ForwardCases, D1EachHeadItsOwnKvHead) {
   for (auto [ratio, kv] : std::vector<std::pair<int, int>>{{5, 2}, {6, 2}, {7, 1}, {12, 2}})
     for (int64_t rows : {1, 33})

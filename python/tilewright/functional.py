@@ -6,7 +6,8 @@ from .tensors import device_of, dtype_of, kind_of
 
 
 def attention(q, k, v, spec=None, *, mask=None, window=None, softcap=None, scale=None, layout=None, blocks=None,
-              out=None, return_lse=False, runtime=None):
+              cu_seqlens_q=None, cu_seqlens_kv=None, seqused_q=None, seqused_kv=None, sinks=None, out=None,
+              return_lse=False, runtime=None):
     """softmax(scale · q kᵀ, masked) v, by a kernel made for exactly this problem.
 
     q, k, v: torch CUDA tensors (zero copy, torch's current stream), or NumPy arrays and torch CPU tensors, which go
@@ -21,13 +22,23 @@ def attention(q, k, v, spec=None, *, mask=None, window=None, softcap=None, scale
       scale: the softmax scale, default 1/sqrt(head_dim); with a spec only if it says `softmax_scale: launch`
       layout, blocks: as in a spec
 
+    Sequences of different lengths lie one behind the other with layout "packed": q, k and v are [rows of all
+    sequences, heads, head_dim], and cu_seqlens_q and cu_seqlens_kv (int32, one number more than sequences, where q, k
+    and v are; cu_seqlens_kv defaults to cu_seqlens_q) say where sequences begin. Giving them asks for that layout.
+    seqused_q and seqused_kv, optional: how many rows of each sequence count. There is no longest length to give: the
+    kernel reads the lengths. Rows of no sequence are not written. lse is [heads, rows].
+
+    sinks: one logit for each query head, fp32 or of q's type, that joins the softmax's denominator.
+
     Returns the output (`out`, if given), or (output, lse) with return_lse; lse is fp32, [batch, heads, sequence],
     natural logarithm. With a spec, return_lse needs its `lse: true`. Kernels are kept per device and spec. Raises the
     exceptions of tilewright.errors.
     """
     runtime = runtime or default_runtime(*device_of(q, "q"))
     if spec is None:
-        spec = spec_from_keywords(q, k, v, mask, window, softcap, scale, layout, blocks, return_lse)
+        if cu_seqlens_q is not None and layout is None:
+            layout = "packed"
+        spec = spec_from_keywords(q, k, v, mask, window, softcap, scale, layout, blocks, return_lse, sinks is not None)
         scale = None
     else:
         fixed = dict(mask=mask, window=window, softcap=softcap, layout=layout, blocks=blocks)
@@ -43,37 +54,47 @@ def attention(q, k, v, spec=None, *, mask=None, window=None, softcap=None, scale
         raise UsageError("return_lse=True, but the spec does not say `lse: true`")
 
     shape = tuple(q.shape)
-    if len(shape) != 4:
-        raise UsageError(f"q has shape {shape}; expected 4 dimensions")
+    rank = 3 if kernel.packed else 4
+    if len(shape) != rank:
+        raise UsageError(f"q has shape {shape}; expected {rank} dimensions")
     if out is None:
-        out = kind_of(q, "q").empty(q, shape[:3] + (info["head_dim_v"],), info["dtype_out"])
+        out = kind_of(q, "q").empty(q, shape[:-1] + (info["head_dim_v"],), info["dtype_out"])
     lse = None
     if info["lse"]:
-        batch, heads, rows = shape[:3] if kernel.heads_first else (shape[0], shape[2], shape[1])
-        lse = kind_of(q, "q").empty(q, (batch, heads, rows), "fp32")
-    kernel.launch(q, k, v, out, lse, scale)
+        if kernel.packed:
+            rows = (shape[1], shape[0])
+        else:
+            rows = shape[:3] if kernel.heads_first else (shape[0], shape[2], shape[1])
+        lse = kind_of(q, "q").empty(q, rows, "fp32")
+    further = dict(cu_seqlens_q=cu_seqlens_q, cu_seqlens_kv=cu_seqlens_kv, seqused_q=seqused_q, seqused_kv=seqused_kv,
+                   sinks=sinks)
+    if kernel.packed and cu_seqlens_kv is None:
+        further["cu_seqlens_kv"] = cu_seqlens_q
+    further = {name: tensor for name, tensor in further.items() if tensor is not None}
+    kernel.launch(q, k, v, out, lse, scale, **further)
     return (out, lse) if return_lse else out
 
 
-def spec_from_keywords(q, k, v, mask, window, softcap, scale, layout, blocks, lse):
+def spec_from_keywords(q, k, v, mask, window, softcap, scale, layout, blocks, lse, sinks):
     """The spec that the tensors and keywords describe, as a dict."""
+    if layout not in (None, "bshd", "bhsd", "packed"):
+        raise UsageError(f"layout '{layout}': expected bshd, bhsd or packed")
+    rank = 3 if layout == "packed" else 4
     for tensor, name in ((q, "q"), (k, "k"), (v, "v")):
         device_of(tensor, name)
-        if len(tensor.shape) != 4:
-            raise UsageError(f"{name} has shape {tuple(tensor.shape)}; expected 4 dimensions")
-    if layout not in (None, "bshd", "bhsd"):
-        raise UsageError(f"layout '{layout}': expected bshd or bhsd")
+        if len(tensor.shape) != rank:
+            raise UsageError(f"{name} has shape {tuple(tensor.shape)}; expected {rank} dimensions")
     if mask is not None and window is not None:
         raise UsageError("mask and window are both given; a window is a mask of its own, so give one of them")
 
-    heads_at = 1 if layout == "bhsd" else 2
+    heads_at = 1 if layout in ("bhsd", "packed") else 2
     heads, kv_heads = q.shape[heads_at], k.shape[heads_at]
     if kv_heads == 0 or heads % kv_heads:
         raise UsageError(f"{heads} query heads cannot be shared out among {kv_heads} KV heads")
     if dtype_of(k, "k") != dtype_of(q, "q") or dtype_of(v, "v") != dtype_of(q, "q"):
         raise UsageError(f"q holds {q.dtype}, k {k.dtype}, v {v.dtype}; expected one type")
 
-    qk, dv = q.shape[3], v.shape[3]
+    qk, dv = q.shape[-1], v.shape[-1]
     spec = {"head_dim": qk if qk == dv else {"qk": qk, "v": dv}, "dtype": dtype_of(q, "q"),
             "gqa_ratio": max(1, heads // kv_heads)}
     if window is not None:
@@ -92,4 +113,6 @@ def spec_from_keywords(q, k, v, mask, window, softcap, scale, layout, blocks, ls
         spec["blocks"] = blocks
     if lse:
         spec["lse"] = True
+    if sinks:
+        spec["sinks"] = True
     return spec

@@ -13,7 +13,7 @@ NAME = "libtilewright.so"
 # struct tw_tensor: data, dtype, rank, shape[4], strides[4].
 TENSOR = struct.Struct("=Qii4q4q")
 
-DTYPES = {"fp16": 0, "bf16": 1, "e4m3": 2, "e5m2": 3, "fp32": 4}
+DTYPES = {"fp16": 0, "bf16": 1, "e4m3": 2, "e5m2": 3, "fp32": 4, "int32": 5}
 
 
 class Options(ctypes.Structure):
@@ -31,6 +31,19 @@ class Options(ctypes.Structure):
         ("reserved", ctypes.c_int32),
         ("simulated_target", ctypes.c_char_p),
     ]
+
+
+class Forward(ctypes.Structure):
+    """struct tw_forward; the tensors are packed bytes (TENSOR)."""
+
+    TENSORS = ("q", "k", "v", "out", "lse")
+    FURTHER = ("cu_seqlens_q", "cu_seqlens_kv", "seqused_q", "seqused_kv", "sinks")
+    _fields_ = (
+        [("size", ctypes.c_size_t)]
+        + [(name, ctypes.c_char_p) for name in TENSORS]
+        + [("softmax_scale", ctypes.POINTER(ctypes.c_double))]
+        + [(name, ctypes.c_char_p) for name in FURTHER]
+    )
 
 
 def candidates():
@@ -76,6 +89,7 @@ def declare(loaded):
         ("tw_kernel_source", text, [pointer]),
         # The tensors are passed as packed bytes (TENSOR): cheaper than filling ctypes structures.
         ("tw_launch", status, [pointer] * 7 + [ctypes.POINTER(ctypes.c_double)]),
+        ("tw_launch_forward", status, [pointer, pointer, ctypes.POINTER(Forward)]),
         ("tw_supports", status, [text, text, text, ctypes.POINTER(ctypes.c_int)]),
     ):
         function = getattr(loaded, name)

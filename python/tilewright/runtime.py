@@ -9,8 +9,8 @@ import threading
 import weakref
 
 from .errors import UsageError
-from .library import Options, check, library
-from .tensors import kind_of, pack, pack_lse
+from .library import Forward, Options, check, library
+from .tensors import kind_of, pack, pack_lse, pack_rank
 
 DEVICES = {"automatic": 0, "cuda": 1, "simulator": 2}
 SIMULATOR_COMPILERS = {"automatic": 0, "llvm": 1, "system": 2}
@@ -82,6 +82,7 @@ class Kernel:
         self.info = json.loads(library().tw_kernel_info(self.handle))
         self.on_cuda = not runtime.info["simulator"]
         self.heads_first = self.info["layout"] == "bhsd"
+        self.packed = self.info["layout"] == "packed"
         self.start = library().tw_launch
 
     @property
@@ -89,14 +90,18 @@ class Kernel:
         """The generated CUDA source."""
         return library().tw_kernel_source(self.handle).decode()
 
-    def launch(self, q, k, v, out, lse=None, scale=None, stream=None):
+    def launch(self, q, k, v, out, lse=None, scale=None, stream=None, **further):
         """Starts the kernel on `stream` (a handle; default: torch's current stream). Tensors are torch or NumPy, in the
         dimension order of the spec's layout, any strides with a contiguous last dimension; lse is [batch, heads,
-        sequence] of fp32. On the simulator the result is there on return."""
+        sequence] of fp32. On the simulator the result is there on return.
+
+        further: what the spec asks for beside these: cu_seqlens_q, cu_seqlens_kv, seqused_q, seqused_kv (layout
+        "packed", int32; q, k, v, out are [rows, heads, head_dim], lse is [heads, rows]) and sinks (one number for each
+        query head)."""
         kind = kind_of(q, "q")
         device = kind.device(q)
-        for tensor, name in ((k, "k"), (v, "v"), (out, "out"), (lse, "lse")):
-            if tensor is None and name == "lse":
+        for tensor, name in ((k, "k"), (v, "v"), (out, "out"), (lse, "lse"), *((t, n) for n, t in further.items())):
+            if tensor is None and name not in ("k", "v", "out"):
                 continue
             if kind_of(tensor, name) is not kind or kind.device(tensor) != device:
                 raise UsageError(f"q is {place(q)}, but {name} is {place(tensor)}; expected all in one place")
@@ -105,11 +110,14 @@ class Kernel:
         kind.check_writable(out, "out")
         if lse is not None:
             kind.check_writable(lse, "lse")
-            lse = pack_lse(kind, lse)
+        stream = kind.stream(q) if stream is None else stream
+        if further or self.packed:
+            return self.launch_further(kind, stream, dict(q=q, k=k, v=v, out=out, lse=lse), scale, further)
+        lse = None if lse is None else pack_lse(kind, lse)
         heads_first = self.heads_first
         status = self.start(
             self.handle,
-            kind.stream(q) if stream is None else stream,
+            stream,
             pack(kind, q, "q", heads_first),
             pack(kind, k, "k", heads_first),
             pack(kind, v, "v", heads_first),
@@ -119,6 +127,25 @@ class Kernel:
         )
         if status:
             check(status)
+
+    def launch_further(self, kind, stream, tensors, scale, further):
+        unknown = [name for name in further if name not in Forward.FURTHER]
+        if unknown:
+            raise UsageError(f"unknown argument {unknown[0]}; expected one of {', '.join(Forward.FURTHER)}")
+        arguments = Forward(size=ctypes.sizeof(Forward))
+        for name, tensor in tensors.items():
+            if tensor is not None:
+                if self.packed or name == "lse":
+                    packed = pack_rank(kind, tensor, name, 3 - (name == "lse") + (not self.packed))
+                else:
+                    packed = pack(kind, tensor, name, self.heads_first)
+                setattr(arguments, name, packed)
+        for name, tensor in further.items():
+            if tensor is not None:
+                setattr(arguments, name, pack_rank(kind, tensor, name, 1))
+        if scale is not None:
+            arguments.softmax_scale = ctypes.pointer(ctypes.c_double(scale))
+        check(library().tw_launch_forward(self.handle, stream, ctypes.byref(arguments)))
 
     def __repr__(self):
         return f"<tilewright.Kernel {self.info['schedule']} for {self.info['target']}>"

@@ -135,6 +135,14 @@ def pack(kind, tensor, name, heads_first):
 
 def pack_lse(kind, tensor):
     """A tw_tensor of rank 3: [batch, heads, sequence]."""
-    if len(tensor.shape) != 3:
-        raise UsageError(f"lse has shape {tuple(tensor.shape)}; expected 3 dimensions")
-    return TENSOR.pack(kind.address(tensor), DTYPES[dtype_of(tensor, "lse")], 3, *tensor.shape, 0, *kind.strides(tensor), 0)
+    return pack_rank(kind, tensor, "lse", 3)
+
+
+def pack_rank(kind, tensor, name, rank):
+    """A tw_tensor of a rank up to 4, its dimensions as they are; int32 arrays too."""
+    shape = tuple(tensor.shape)
+    if len(shape) != rank:
+        raise UsageError(f"{name} has shape {shape}; expected {rank} dimension{'s' if rank > 1 else ''}")
+    dtype = "int32" if str(tensor.dtype) in ("int32", "torch.int32") else dtype_of(tensor, name)
+    rest = (0,) * (4 - rank)
+    return TENSOR.pack(kind.address(tensor), DTYPES[dtype], rank, *shape, *rest, *kind.strides(tensor), *rest)

@@ -107,9 +107,9 @@ TensorView view_of(const tw_tensor* tensor, const char* name) {
   if (tensor->rank < 0 || tensor->rank > 4)
     throw Error(ErrorKind::usage,
                 std::string(name) + " has " + std::to_string(tensor->rank) + " dimensions, expected 3 or 4");
-  if (tensor->dtype < TW_FP16 || tensor->dtype > TW_FP32)
+  if (tensor->dtype < TW_FP16 || tensor->dtype > TW_INT32)
     throw Error(ErrorKind::usage,
-                std::string(name) + " has dtype " + std::to_string(tensor->dtype) + ", expected 0 to 4");
+                std::string(name) + " has dtype " + std::to_string(tensor->dtype) + ", expected 0 to 5");
   return {.data = tensor->data,
           .dtype = static_cast<DataType>(tensor->dtype),
           .shape = {tensor->shape, tensor->shape + tensor->rank},
@@ -240,6 +240,31 @@ tw_status tw_launch(const tw_kernel* kernel, void* stream, const tw_tensor* q, c
         .q = view_of(q, "q"), .k = view_of(k, "k"), .v = view_of(v, "v"), .out = view_of(out, "out")};
     if (lse) arguments.lse = view_of(lse, "lse");
     if (softmax_scale) arguments.softmax_scale = *softmax_scale;
+    kernel->kernel->launch(stream, arguments);
+  });
+}
+
+tw_status tw_launch_forward(const tw_kernel* kernel, void* stream, const tw_forward* given) {
+  return guarded([&] {
+    require(kernel, "kernel");
+    require(given, "arguments");
+    if (given->size != sizeof(tw_forward))
+      throw Error(ErrorKind::usage, "tw_forward.size is " + std::to_string(given->size) + ", expected " +
+                                        std::to_string(sizeof(tw_forward)));
+    ForwardArguments arguments{.q = view_of(given->q, "q"),
+                               .k = view_of(given->k, "k"),
+                               .v = view_of(given->v, "v"),
+                               .out = view_of(given->out, "out")};
+    const auto optional = [](const tw_tensor* tensor, const char* name) {
+      return tensor ? std::optional(view_of(tensor, name)) : std::nullopt;
+    };
+    arguments.lse = optional(given->lse, "lse");
+    if (given->softmax_scale) arguments.softmax_scale = *given->softmax_scale;
+    arguments.cu_seqlens_q = optional(given->cu_seqlens_q, "cu_seqlens_q");
+    arguments.cu_seqlens_kv = optional(given->cu_seqlens_kv, "cu_seqlens_kv");
+    arguments.seqused_q = optional(given->seqused_q, "seqused_q");
+    arguments.seqused_kv = optional(given->seqused_kv, "seqused_kv");
+    arguments.sinks = optional(given->sinks, "sinks");
     kernel->kernel->launch(stream, arguments);
   });
 }

@@ -22,6 +22,42 @@ def attention(*arguments, **keywords):
     return tilewright.attention(*arguments, runtime=simulator(), **keywords)
 
 
+class Packed(unittest.TestCase):
+    def test_sequences_one_behind_the_other(self):
+        lengths_q, lengths_kv = (30, 0, 70), (45, 9, 66)
+        starts_q, starts_kv = (np.cumsum((0,) + lengths, dtype=np.int32) for lengths in (lengths_q, lengths_kv))
+        q = normal(1, 100, 4, 64).astype(np.float16)
+        k, v = (normal(seed, 120, 2, 64).astype(np.float16) for seed in (2, 3))
+        out, lse = attention(q, k, v, mask="causal", cu_seqlens_q=starts_q, cu_seqlens_kv=starts_kv, return_lse=True)
+        self.assertEqual((out.shape, lse.shape), ((100, 4, 64), (4, 100)))
+        for i, rows in enumerate(lengths_q):
+            if rows:
+                here, there = slice(*starts_q[i : i + 2]), slice(*starts_kv[i : i + 2])
+                assert_matches(
+                    self, out[None, here], q[None, here], k[None, there], v[None, there], lse[None, :, here], mask="causal"
+                )
+
+    def test_used_rows_and_one_array_for_both(self):
+        starts, used = np.array([0, 20, 50], np.int32), np.array([20, 11], np.int32)
+        q, k, v = (normal(seed, 50, 2, 32).astype(np.float16) for seed in (1, 2, 3))
+        out = np.full_like(q, 7)
+        attention(q, k, v, cu_seqlens_q=starts, seqused_q=used, seqused_kv=used, out=out)
+        assert_matches(self, out[None, 20:31], q[None, 20:31], k[None, 20:31], v[None, 20:31])
+        self.assertTrue((out[31:] == 7).all())
+
+
+class Sinks(unittest.TestCase):
+    def test_a_sink_is_a_key_without_a_value(self):
+        q, k, v = inputs(keys=33)
+        sinks = np.array([0.5, -3.0, 2.0, 40.0], np.float32)
+        plain, plain_lse = attention(q, k, v, return_lse=True)
+        out, lse = attention(q, k, v, sinks=sinks, return_lse=True)
+        expected_lse = np.logaddexp(plain_lse.astype(np.float64), sinks[None, :, None])
+        self.assertLess(np.abs(lse - expected_lse).max(), 1e-4)
+        share = np.exp(plain_lse - expected_lse).transpose(0, 2, 1)[..., None]
+        self.assertLess(np.abs(out.astype(np.float64) - plain * share).max(), 4e-3)
+
+
 class Keywords(unittest.TestCase):
     def test_masks_and_scores(self):
         for how in (

@@ -86,6 +86,11 @@ AttentionResult run_case(Runtime& runtime, const AttentionCase& attention) {
                                 .out = result.out.device_view(runtime, buffers[3])};
   if (spec.lse) arguments.lse = result.lse.device_view(runtime, buffers[4]);
   if (spec.softmax_scale_at_launch) arguments.softmax_scale = 0.3;
+  // From shares too small to see to such that leave the keys nearly nothing, in the spec's type.
+  GuardedTensor sinks(spec.dtype.q, {heads}, {1});
+  std::unique_ptr<DeviceBuffer> sink_buffer;
+  for (int64_t h = 0; h < heads; ++h) sinks.set(h, static_cast<double>(h * 7 % 5) * 4 - 6);
+  if (spec.sinks) arguments.sinks = sinks.device_view(runtime, sink_buffer);
   kernel->launch(nullptr, arguments);
   runtime.synchronize();
   result.out.fetch(buffers[3]);
@@ -97,6 +102,7 @@ AttentionResult run_case(Runtime& runtime, const AttentionCase& attention) {
                            .out = result.out.host_view(),
                            .softmax_scale = arguments.softmax_scale};
   if (spec.lse) host.lse = result.lse.host_view();
+  if (spec.sinks) host.sinks = sinks.host_view();
   result.verdict = compare_forward(spec, host);
   const std::string place = attention.spec + " batch " + std::to_string(attention.batch) + " kv heads " +
                             std::to_string(attention.heads_kv) + " lengths " +

@@ -99,14 +99,22 @@ TW_API const char* tw_kernel_info(const tw_kernel* kernel);
 /* The generated source. Owned by the kernel. */
 TW_API const char* tw_kernel_source(const tw_kernel* kernel);
 
-typedef enum tw_dtype { TW_FP16 = 0, TW_BF16 = 1, TW_E4M3 = 2, TW_E5M2 = 3, TW_FP32 = 4 } tw_dtype;
+typedef enum tw_dtype {
+  TW_FP16 = 0,
+  TW_BF16 = 1,
+  TW_E4M3 = 2,
+  TW_E5M2 = 3,
+  TW_FP32 = 4,
+  TW_INT32 = 5
+} tw_dtype;
 
 /* A tensor that the caller owns: device memory, or host memory with the simulator. Dimensions are always in
- * the order batch, sequence, heads, head_dim (LSE: batch, heads, sequence), whatever the layout in memory. */
+ * the order batch, sequence, heads, head_dim (LSE: batch, heads, sequence), whatever the layout in memory. With
+ * layout packed: rows of all sequences, heads, head_dim (LSE: heads, rows). */
 typedef struct tw_tensor {
   void* data;
   int32_t dtype; /* tw_dtype */
-  int32_t rank;  /* 4; LSE: 3 */
+  int32_t rank;  /* 4; LSE: 3; with layout packed one less */
   int64_t shape[4];
   int64_t strides[4]; /* in elements */
 } tw_tensor;
@@ -118,6 +126,21 @@ typedef struct tw_tensor {
 TW_API tw_status tw_launch(const tw_kernel* kernel, void* stream, const tw_tensor* q, const tw_tensor* k,
                            const tw_tensor* v, const tw_tensor* out, const tw_tensor* lse,
                            const double* softmax_scale);
+
+/* All that a forward launch may take. Zeros, then `size` and what the spec asks for. */
+typedef struct tw_forward {
+  size_t size; /* sizeof(tw_forward) */
+  const tw_tensor *q, *k, *v, *out, *lse;
+  const double* softmax_scale;
+  /* Layout packed, int32, rank 1, on the device: sequence i is rows cu_seqlens[i] to cu_seqlens[i + 1] - 1, so that
+   * there is one number more than sequences. seqused, optional: how many rows of each sequence count. Rows of no
+   * sequence are neither read nor written. */
+  const tw_tensor *cu_seqlens_q, *cu_seqlens_kv, *seqused_q, *seqused_kv;
+  const tw_tensor* sinks; /* `sinks: true`: rank 1, a logit for each query head, fp32 or of q's type */
+} tw_forward;
+
+/* As tw_launch, for specs that ask for more. */
+TW_API tw_status tw_launch_forward(const tw_kernel* kernel, void* stream, const tw_forward* arguments);
 
 /* Whether a kernel serves a spec on a target ("sm_90a"): *supported is 1 or 0. The reasons for a 0 are then
  * in tw_last_error(), one a line. Needs no device. */
