@@ -150,7 +150,9 @@ class TreeBuilder : public YAML::EventHandler {
   void refuse_tag(const YAML::Mark& mark, const std::string& tag) {
     bool plain = tag.empty() || tag == "?" || tag == "!";  // "!" is how yaml-cpp marks quoted scalars
     if (!plain) {
-      throw_spec_error(file_, position_of(mark), "tags are not part of the language; expected a plain value");
+      throw_spec_error(file_, position_of(mark),
+                       "tags are not part of the language; expected a plain value, or quotation marks around "
+                       "a text that begins with `!`");
     }
   }
 
@@ -257,7 +259,11 @@ YamlNode parse_yaml(std::string_view text, std::string_view file) {
     }
     return std::move(*root);
   } catch (const YAML::Exception& error) {
-    throw_spec_error(file, position_of(error.mark), fmt::format("malformed YAML: {}", error.msg));
+    throw_spec_error(
+        file, position_of(error.mark),
+        fmt::format(
+            "malformed YAML: {}{}", error.msg,
+            error.msg == YAML::ErrorMsg::MAP_VALUE ? "; a text that holds `: ` needs quotation marks" : ""));
   }
 }
 

@@ -252,6 +252,11 @@ TEST(SpecParse, RefusesWrongTypes) {
       {"head_dim: 64\nmask: >-\n  q >= kv\n  && q < kw\n",
        "2:7: mask: unknown name 'kw'; expected q, kv, head, kv_head, batch, seqlen_q, seqlen_kv, or a declaration in "
        "`scalars:` or `tensors:`; nearest: kv\n  q >= kv && q < kw\n                 ^"},
+      {"head_dim: 64\nmask: q < 3 ? true : false",
+       "2:20: malformed YAML: illegal map value; a text that holds `: ` needs quotation marks"},
+      {"head_dim: 64\nmask: !(q < kv)",
+       "2:7: tags are not part of the language; expected a plain value, or quotation marks around a text that begins "
+       "with `!`"},
       {"head_dim: 64\nmask: causal top left", "2:7: mask: unknown name 'causal'"},
       {"head_dim: 64\nscore: q > kv", "2:8: score: a score is a number and this is a bool"},
       {"head_dim: 64\nscore: [1]", "2:8: score: expected an expression, such as"},
