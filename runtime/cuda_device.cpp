@@ -86,28 +86,42 @@ class CudaExecutable final : public Executable {
     }
   }
 
-  void launch(Stream stream, const PreparedLaunch& launch, const ForwardArguments&) const override {
+  void launch(Stream stream, const PreparedLaunch& launch, const ForwardArguments&,
+              const LaunchOptions& options) const override {
+    const int blocks = blocks_to_share_tiles(multiprocessors_, options);
     Current current(*context_);
     if (family_ == Family::sm90) {
       // One block fills a multiprocessor: more of them would queue up.
-      int* const counters = tiles_to_share(launch.plan, multiprocessors_)
+      int* const counters = tiles_to_share(launch.plan, blocks)
                                 ? counters_->counters_for(static_cast<CUstream>(stream))
                                 : nullptr;
       const HopperForwardParameters parameters = hopper_parameters(launch, counters, encode_tensor_map);
-      start(stream, counters ? multiprocessors_ : launch.plan.tiles, &parameters);
+      start(stream, counters ? blocks : launch.plan.tiles, &parameters,
+            options.programmatic_dependent_launch);
     } else {
-      start(stream, launch.plan.tiles, &launch.parameters);
+      // Kernels of this family do not wait for the launch before them, so they must not start earlier.
+      start(stream, launch.plan.tiles, &launch.parameters, false);
     }
   }
 
   const CompileReport& report() const override { return report_; }
 
  private:
-  void start(Stream stream, int64_t grid, const void* parameters) const {
+  void start(Stream stream, int64_t grid, const void* parameters, bool before_previous_ends) const {
+    CUlaunchAttribute overlap{};
+    overlap.id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION;
+    overlap.value.programmaticStreamSerializationAllowed = 1;
+    CUlaunchConfig configuration{};
+    configuration.gridDimX = static_cast<unsigned>(grid);
+    configuration.gridDimY = configuration.gridDimZ = 1;
+    configuration.blockDimX = static_cast<unsigned>(threads_);
+    configuration.blockDimY = configuration.blockDimZ = 1;
+    configuration.sharedMemBytes = static_cast<unsigned>(shared_memory_);
+    configuration.hStream = static_cast<CUstream>(stream);
+    configuration.attrs = &overlap;
+    configuration.numAttrs = before_previous_ends ? 1 : 0;
     void* list[] = {const_cast<void*>(parameters)};
-    check(driver().launch(function_, static_cast<unsigned>(grid), 1, 1, threads_, 1, 1, shared_memory_,
-                          static_cast<CUstream>(stream), list, nullptr),
-          "launch the kernel");
+    check(driver().launch(&configuration, function_, list, nullptr), "launch the kernel");
   }
 
   void load(const CompiledImage& compiled) {

@@ -15,9 +15,10 @@ namespace tilewright {
 class Executable {
  public:
   virtual ~Executable() = default;
-  /// Starts at least one block. `arguments` are those that `launch` was prepared from.
-  virtual void launch(Stream stream, const PreparedLaunch& launch,
-                      const ForwardArguments& arguments) const = 0;
+  /// Starts at least one block. `arguments` are those that `launch` was prepared from. Throws Error(usage)
+  /// for a margin that the device does not have.
+  virtual void launch(Stream stream, const PreparedLaunch& launch, const ForwardArguments& arguments,
+                      const LaunchOptions& options) const = 0;
   virtual const CompileReport& report() const = 0;
 };
 

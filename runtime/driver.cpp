@@ -52,7 +52,7 @@ Loaded load() {
   bind(driver.module_function, "cuModuleGetFunction");
   bind(driver.function_set_attribute, "cuFuncSetAttribute");
   bind(driver.function_get_attribute, "cuFuncGetAttribute");
-  bind(driver.launch, "cuLaunchKernel");
+  bind(driver.launch, "cuLaunchKernelEx");
   bind(driver.tensor_map_encode, "cuTensorMapEncodeTiled");
   bind(driver.stream_is_capturing, "cuStreamIsCapturing");
   bind(driver.stream_id, "cuStreamGetId");

@@ -33,9 +33,8 @@ struct Driver {
   CUresult (*module_function)(CUfunction* function, CUmodule module, const char* name);
   CUresult (*function_set_attribute)(CUfunction function, CUfunction_attribute attribute, int value);
   CUresult (*function_get_attribute)(int* value, CUfunction_attribute attribute, CUfunction function);
-  CUresult (*launch)(CUfunction function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x,
-                     unsigned block_y, unsigned block_z, unsigned shared_memory, CUstream stream,
-                     void** parameters, void** extra);
+  CUresult (*launch)(const CUlaunchConfig* configuration, CUfunction function, void** parameters,
+                     void** extra);
 
   CUresult (*tensor_map_encode)(CUtensorMap* map, CUtensorMapDataType type, cuuint32_t rank, void* data,
                                 const cuuint64_t* sizes, const cuuint64_t* strides, const cuuint32_t* box,

@@ -36,10 +36,10 @@ class LoadedKernel final : public Kernel {
     return variants_[index_for(shape)];
   }
 
-  void launch(Stream stream, const ForwardArguments& arguments) const override {
+  void launch(Stream stream, const ForwardArguments& arguments, const LaunchOptions& options) const override {
     const size_t index = variants_.size() == 1 ? 0 : index_for(launch_shape(arguments));
     const PreparedLaunch launch = prepare_launch(spec_, variants_[index].schedule, arguments);
-    if (launch.plan.tiles > 0) executables_[index]->launch(stream, launch, arguments);
+    if (launch.plan.tiles > 0) executables_[index]->launch(stream, launch, arguments, options);
   }
 
  private:
@@ -72,6 +72,12 @@ struct SpecHash {
     return hash;
   }
 };
+
+/// The name is no part of what a kernel is.
+AttentionSpec nameless(AttentionSpec spec) {
+  spec.name.clear();
+  return spec;
+}
 
 std::shared_ptr<Device> make_device(const RuntimeOptions& options) {
   using Kind = DeviceChoice::Kind;
@@ -126,6 +132,7 @@ struct Runtime::State {
   }
 
   KernelPointer find(const AttentionSpec& spec) {
+    if (!spec.name.empty()) return find(nameless(spec));
     std::shared_lock lock(mutex);
     auto found = kernels.find(spec);
     return found == kernels.end() ? nullptr : found->second;
@@ -198,19 +205,19 @@ void Runtime::synchronize() {
 
 std::shared_ptr<const Kernel> Runtime::kernel(const AttentionSpec& spec, CacheResult* from) {
   CacheResult result = CacheResult::memory;
-  // The name is no part of what a kernel is.
-  std::shared_ptr<const Kernel> kernel;
-  if (spec.name.empty()) {
-    kernel = state_->find(spec);
-    if (!kernel) kernel = state_->build_once(spec, result);
-  } else {
-    AttentionSpec nameless = spec;
-    nameless.name.clear();
-    kernel = state_->find(nameless);
-    if (!kernel) kernel = state_->build_once(nameless, result);
-  }
+  std::shared_ptr<const Kernel> kernel = state_->find(spec);
+  if (!kernel) kernel = state_->build_once(nameless(spec), result);
   if (from) *from = result;
   return kernel;
+}
+
+std::shared_ptr<const Kernel> Runtime::prepared_kernel(const AttentionSpec& spec) const {
+  if (auto kernel = state_->find(spec)) return kernel;
+  throw Error(
+      ErrorKind::usage,
+      "not prepared: the kernel of this spec has to be compiled or loaded, which cannot be done while a "
+      "stream is captured; ask for it, or prepare it, beforehand. The spec:\n" +
+          canonical_form(spec));
 }
 
 void Runtime::prepare(std::span<const AttentionSpec> specs) {

@@ -46,7 +46,9 @@ class SimulatorExecutable final : public Executable {
     report_.shared_memory = source.shared_memory;
   }
 
-  void launch(Stream, const PreparedLaunch& launch, const ForwardArguments& arguments) const override {
+  void launch(Stream, const PreparedLaunch& launch, const ForwardArguments& arguments,
+              const LaunchOptions& options) const override {
+    const int blocks = blocks_to_share_tiles(multiprocessors, options);
     simulator::Launch run;
     run.kernel_name = source_.kernel_name;
     run.thunk = kernel_.thunk;
@@ -57,11 +59,11 @@ class SimulatorExecutable final : public Executable {
     int counters[2] = {0, 0};
     if (family_ == Family::sm90) {
       // The latest seed also stands for launches that get no counters: a block for each tile.
-      const bool share = options_.seed != 1 && tiles_to_share(launch.plan, multiprocessors);
+      const bool share = options_.seed != 1 && tiles_to_share(launch.plan, blocks);
       hopper = hopper_parameters(launch, share ? counters : nullptr, simulated_tensor_map);
       run.parameters = &hopper;
       if (share) {
-        run.grid = multiprocessors;
+        run.grid = blocks;
         run.buffers.push_back({.data = counters,
                                .bytes = sizeof counters,
                                .name = "counters",

@@ -1,5 +1,8 @@
 #include "runtime/tile_counters.h"
 
+#include <string>
+
+#include "codegen/error.h"
 #include "runtime/driver.h"
 
 namespace tilewright {
@@ -52,6 +55,14 @@ int* TileCounters::counters_for(CUstream stream) noexcept {
   if (cuda.stream_id(stream, &id) != CUDA_SUCCESS) return nullptr;
   const int slot = slots_.find_or_claim(id);
   return slot < 0 ? nullptr : reinterpret_cast<int*>(memory_ + slot * slot_bytes);
+}
+
+int blocks_to_share_tiles(int multiprocessors, const LaunchOptions& options) {
+  if (options.sm_margin < 0 || options.sm_margin >= multiprocessors)
+    throw Error(ErrorKind::usage, "sm_margin is " + std::to_string(options.sm_margin) + ", expected 0 to " +
+                                      std::to_string(multiprocessors - 1) + ": the device has " +
+                                      std::to_string(multiprocessors) + " multiprocessors");
+  return multiprocessors - options.sm_margin;
 }
 
 bool tiles_to_share(const LaunchPlan& plan, int blocks) {

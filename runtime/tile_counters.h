@@ -10,6 +10,7 @@
 #include <cstdint>
 
 #include "codegen/launch_plan.h"
+#include "runtime/include/tilewright/tilewright.hpp"
 
 namespace tilewright {
 
@@ -41,6 +42,10 @@ class TileCounters {
   CUdeviceptr memory_ = 0;
   StreamSlots slots_;
 };
+
+/// How many blocks a launch that shares its tiles starts: one for each multiprocessor but those of the
+/// margin. Throws Error(usage) for a margin that leaves none.
+int blocks_to_share_tiles(int multiprocessors, const LaunchOptions& options);
 
 /// Whether blocks have tiles to share: more of them than `blocks`, and no number of a tile (they are drawn up
 /// to `blocks` beyond the last) that passes 2^31 - 1.

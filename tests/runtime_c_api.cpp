@@ -79,6 +79,18 @@ TEST_F(CApi, Launches) {
   ASSERT_EQ(launch(), TW_OK) << TW(tw_last_error)();
   for (uint16_t value : out) EXPECT_EQ(value, 0x4200);
 
+  for (int32_t margin : {1, 3}) {
+    const tw_forward arguments = {.size = sizeof(tw_forward),
+                                  .q = &tensors[0],
+                                  .k = &tensors[1],
+                                  .v = &tensors[2],
+                                  .out = &tensors[3],
+                                  .programmatic_dependent_launch = 1,
+                                  .sm_margin = margin};
+    EXPECT_EQ(TW(tw_launch_forward)(made, nullptr, &arguments), margin == 1 ? TW_OK : TW_ERROR_USAGE);
+  }
+  EXPECT_STREQ(TW(tw_last_error)(), "sm_margin is 3, expected 0 to 2: the device has 3 multiprocessors");
+
   const double scale = 1;
   EXPECT_EQ(TW(tw_launch)(made, nullptr, &tensors[0], &tensors[1], &tensors[2], &tensors[3], nullptr, &scale),
             TW_ERROR_USAGE);
@@ -95,6 +107,19 @@ TEST_F(CApi, Launches) {
   EXPECT_EQ(launch(), TW_ERROR_USAGE);
   EXPECT_NE(std::string(TW(tw_last_error)()).find("out has 3 dimensions"), std::string::npos);
   TW(tw_kernel_destroy)(made);
+}
+
+// Case K1.
+TEST_F(CApi, FindsOnlyWhatWasMadeBefore) {
+  tw_kernel* found = nullptr;
+  EXPECT_EQ(TW(tw_kernel_find)(runtime_, "head_dim: 32", nullptr, &found), TW_ERROR_USAGE);
+  EXPECT_EQ(found, nullptr);
+  EXPECT_TRUE(std::string(TW(tw_last_error)()).starts_with("not prepared: ")) << TW(tw_last_error)();
+  tw_kernel* made = kernel("head_dim: 32");
+  EXPECT_EQ(TW(tw_kernel_find)(runtime_, "head_dim: 32\nname: x\n", nullptr, &found), TW_OK);
+  EXPECT_EQ(nlohmann::json::parse(TW(tw_kernel_info)(found))["from"], "memory");
+  TW(tw_kernel_destroy)(made);
+  TW(tw_kernel_destroy)(found);
 }
 
 TEST_F(CApi, ErrorsHaveKindAndText) {

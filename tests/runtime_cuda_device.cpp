@@ -185,11 +185,12 @@ class HopperDeviceTest : public CudaDeviceTest {
     return found;
   }
   /// One launch of `tiles` tiles; what the driver saw of it.
-  std::string launch_of(Runtime& runtime, int64_t tiles, uintptr_t stream) const {
+  std::string launch_of(Runtime& runtime, int64_t tiles, uintptr_t stream,
+                        const LaunchOptions& options = {}) const {
     DeviceBuffer memory(runtime, tiles * 64 * 2);
     TensorView view{.data = memory.data(), .dtype = DataType::bf16, .shape = {tiles, 1, 1, 64}};
     runtime.kernel(hopper_)->launch(reinterpret_cast<Stream>(stream),
-                                    {.q = view, .k = view, .v = view, .out = view});
+                                    {.q = view, .k = view, .v = view, .out = view}, options);
     const std::string launch = lines("launch ").back();
     return launch.substr(0, launch.find(" 1 1 ")) + ", " + lines("tiles ").back();
   }
@@ -258,6 +259,57 @@ TEST_F(HopperDeviceTest, EveryLaunchRunsTheVariantOfItsShape) {
     EXPECT_EQ(kernel->schedule().warps, 16);
     EXPECT_EQ(kernel->variants()[0].buckets, (std::vector<std::string_view>{"few", "short"}));
     EXPECT_EQ(kernel->variants()[1].buckets, (std::vector<std::string_view>{"long"}));
+  });
+}
+
+TEST_F(HopperDeviceTest, AMarginLeavesMultiprocessorsFree) {
+  IN_CHILD({
+    Runtime runtime(options());
+    EXPECT_EQ(launch_of(runtime, 20, 7, {.sm_margin = 3}), "launch grid 5, tiles 20 counters 0");
+    EXPECT_EQ(launch_of(runtime, 6, 7, {.sm_margin = 3}), "launch grid 5, tiles 6 counters 0");
+    EXPECT_EQ(launch_of(runtime, 5, 7, {.sm_margin = 3}), "launch grid 5, tiles 5 counters none");
+    EXPECT_EQ(launch_of(runtime, 20, 7, {.sm_margin = 6}), "launch grid 2, tiles 20 counters 0");
+    for (int margin : {-1, 8})
+      EXPECT_EQ(
+          test::message_of<Error>([&] { launch_of(runtime, 20, 7, {.sm_margin = margin}); }),
+          "sm_margin is " + std::to_string(margin) + ", expected 0 to 7: the device has 8 multiprocessors");
+  });
+}
+
+TEST_F(HopperDeviceTest, OnlyKernelsThatWaitMayStartBeforeThePreviousLaunchEnds) {
+  IN_CHILD({
+    Runtime runtime(options());
+    const auto early = [&] { return lines("launch ").back().ends_with(" early"); };
+    launch_of(runtime, 20, 7);
+    EXPECT_FALSE(early());
+    launch_of(runtime, 20, 7, {.programmatic_dependent_launch = true});
+    EXPECT_TRUE(early());
+    auto kernel = runtime.kernel(parse_spec("{head_dim: 64, blocks: {family: sm80}}", "spec"));
+    EXPECT_EQ(kernel->source().text.find("griddepcontrol"), std::string::npos);
+    DeviceBuffer memory(runtime, 128);
+    TensorView view{.data = memory.data(), .dtype = DataType::bf16, .shape = {1, 1, 1, 64}};
+    unsetenv("FAKE_DRIVER_HOPPER");
+    kernel->launch(nullptr, {.q = view, .k = view, .v = view, .out = view},
+                   {.programmatic_dependent_launch = true});
+    EXPECT_FALSE(early());
+  });
+}
+
+// Case K1.
+TEST_F(HopperDeviceTest, APreparedKernelIsFoundWithoutTheDriver) {
+  IN_CHILD({
+    Runtime runtime(options());
+    const std::string before = log();
+    AttentionSpec named = hopper_;
+    named.name = "a name";
+    const std::string message = test::message_of<Error>([&] { runtime.prepared_kernel(named); });
+    EXPECT_TRUE(message.starts_with("not prepared: ")) << message;
+    EXPECT_NE(message.find("head_dim: 64"), std::string::npos) << message;
+    EXPECT_EQ(log(), before) << "the driver was called";
+    auto kernel = runtime.kernel(hopper_);
+    const std::string loaded = log();
+    EXPECT_EQ(runtime.prepared_kernel(named), kernel);
+    EXPECT_EQ(log(), loaded);
   });
 }
 

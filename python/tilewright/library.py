@@ -38,11 +38,13 @@ class Forward(ctypes.Structure):
 
     TENSORS = ("q", "k", "v", "out", "lse")
     FURTHER = ("cu_seqlens_q", "cu_seqlens_kv", "seqused_q", "seqused_kv", "sinks")
+    OPTIONS = ("programmatic_dependent_launch", "sm_margin")
     _fields_ = (
         [("size", ctypes.c_size_t)]
         + [(name, ctypes.c_char_p) for name in TENSORS]
         + [("softmax_scale", ctypes.POINTER(ctypes.c_double))]
         + [(name, ctypes.c_char_p) for name in FURTHER]
+        + [(name, ctypes.c_int32) for name in OPTIONS]
     )
 
 
@@ -84,6 +86,7 @@ def declare(loaded):
         ("tw_runtime_destroy", None, [pointer]),
         ("tw_runtime_info", text, [pointer]),
         ("tw_kernel_create", status, [pointer, text, text, out]),
+        ("tw_kernel_find", status, [pointer, text, text, out]),
         ("tw_kernel_destroy", None, [pointer]),
         ("tw_kernel_info", text, [pointer]),
         ("tw_kernel_source", text, [pointer]),

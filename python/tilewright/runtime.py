@@ -5,6 +5,7 @@ import json
 import math
 import os
 import pathlib
+import sys
 import threading
 import weakref
 
@@ -52,11 +53,13 @@ class Runtime:
         self.kernels = {}
 
     def kernel(self, spec):
-        """The kernel for a spec (see Kernel), from memory if the same spec was asked for before."""
+        """The kernel for a spec (see Kernel), from memory if the same spec was asked for before. While torch captures
+        a CUDA graph nothing can be compiled or loaded: UsageError ("not prepared") for a kernel that is not there."""
         text, file = spec_text(spec)
         kernel = self.kernels.get((text, file))
         if kernel is None:
-            kernel = self.kernels[text, file] = Kernel(spec, self)
+            prepared_only = not self.info["simulator"] and capturing()
+            kernel = self.kernels[text, file] = Kernel(spec, self, prepared_only)
         return kernel
 
     def __repr__(self):
@@ -67,15 +70,17 @@ class Kernel:
     """A compiled, loaded, launchable function for one spec.
 
     spec: the path of a YAML file (a pathlib.Path, or a str that ends in .yaml), YAML text, or a dict.
+    prepared_only: UsageError for a kernel that the runtime has not made before.
     info: what it was made from and what the compiler said ("target", "schedule", "registers", "from", ...).
     """
 
-    def __init__(self, spec, runtime=None):
+    def __init__(self, spec, runtime=None, prepared_only=False):
         text, file = spec_text(spec)
         runtime = runtime or default_runtime("automatic", 0)
         handle = ctypes.c_void_p()
         name = None if file is None else os.fsencode(file)
-        check(library().tw_kernel_create(runtime.handle, text.encode(), name, ctypes.byref(handle)))
+        make = library().tw_kernel_find if prepared_only else library().tw_kernel_create
+        check(make(runtime.handle, text.encode(), name, ctypes.byref(handle)))
         self.handle = handle.value
         weakref.finalize(self, library().tw_kernel_destroy, self.handle)
         self.runtime = runtime
@@ -90,14 +95,19 @@ class Kernel:
         """The generated CUDA source."""
         return library().tw_kernel_source(self.handle).decode()
 
-    def launch(self, q, k, v, out, lse=None, scale=None, stream=None, **further):
+    def launch(self, q, k, v, out, lse=None, scale=None, stream=None, *, programmatic_dependent_launch=False,
+               sm_margin=0, **further):
         """Starts the kernel on `stream` (a handle; default: torch's current stream). Tensors are torch or NumPy, in the
         dimension order of the spec's layout, any strides with a contiguous last dimension; lse is [batch, heads,
         sequence] of fp32. On the simulator the result is there on return.
 
         further: what the spec asks for beside these: cu_seqlens_q, cu_seqlens_kv, seqused_q, seqused_kv (layout
         "packed", int32; q, k, v, out are [rows, heads, head_dim], lse is [heads, rows]) and sinks (one number for each
-        query head)."""
+        query head).
+
+        programmatic_dependent_launch: the kernel may start before the launch before it on the stream has finished, and
+        waits for its end before it touches the tensors; sm_margin: multiprocessors left to others (see
+        docs/embedding.md)."""
         kind = kind_of(q, "q")
         device = kind.device(q)
         for tensor, name in ((k, "k"), (v, "v"), (out, "out"), (lse, "lse"), *((t, n) for n, t in further.items())):
@@ -111,8 +121,9 @@ class Kernel:
         if lse is not None:
             kind.check_writable(lse, "lse")
         stream = kind.stream(q) if stream is None else stream
-        if further or self.packed:
-            return self.launch_further(kind, stream, dict(q=q, k=k, v=v, out=out, lse=lse), scale, further)
+        options = (programmatic_dependent_launch, sm_margin)
+        if further or self.packed or any(options):
+            return self.launch_further(kind, stream, dict(q=q, k=k, v=v, out=out, lse=lse), scale, further, options)
         lse = None if lse is None else pack_lse(kind, lse)
         heads_first = self.heads_first
         status = self.start(
@@ -128,11 +139,12 @@ class Kernel:
         if status:
             check(status)
 
-    def launch_further(self, kind, stream, tensors, scale, further):
+    def launch_further(self, kind, stream, tensors, scale, further, options):
         unknown = [name for name in further if name not in Forward.FURTHER]
         if unknown:
             raise UsageError(f"unknown argument {unknown[0]}; expected one of {', '.join(Forward.FURTHER)}")
         arguments = Forward(size=ctypes.sizeof(Forward))
+        arguments.programmatic_dependent_launch, arguments.sm_margin = options
         for name, tensor in tensors.items():
             if tensor is not None:
                 if self.packed or name == "lse":
@@ -149,6 +161,12 @@ class Kernel:
 
     def __repr__(self):
         return f"<tilewright.Kernel {self.info['schedule']} for {self.info['target']}>"
+
+
+def capturing():
+    """Whether torch's current stream is being captured into a CUDA graph."""
+    torch = sys.modules.get("torch")
+    return bool(torch) and torch.cuda.is_available() and torch.cuda.is_current_stream_capturing()
 
 
 def place(tensor):

@@ -219,6 +219,19 @@ tw_status tw_kernel_create(tw_runtime* runtime, const char* spec, const char* fi
   });
 }
 
+tw_status tw_kernel_find(const tw_runtime* runtime, const char* spec, const char* file, tw_kernel** kernel) {
+  return guarded([&] {
+    require(kernel, "kernel");
+    *kernel = nullptr;
+    require(runtime, "runtime");
+    require(spec, "spec");
+    auto found = std::make_unique<tw_kernel>();
+    found->kernel = runtime->runtime.prepared_kernel(parse_spec(spec, file ? file : "spec"));
+    found->info = kernel_info(*found->kernel, CacheResult::memory);
+    *kernel = found.release();
+  });
+}
+
 void tw_kernel_destroy(tw_kernel* kernel) {
   delete kernel;
 }
@@ -265,7 +278,9 @@ tw_status tw_launch_forward(const tw_kernel* kernel, void* stream, const tw_forw
     arguments.seqused_q = optional(given->seqused_q, "seqused_q");
     arguments.seqused_kv = optional(given->seqused_kv, "seqused_kv");
     arguments.sinks = optional(given->sinks, "sinks");
-    kernel->kernel->launch(stream, arguments);
+    kernel->kernel->launch(stream, arguments,
+                           {.programmatic_dependent_launch = given->programmatic_dependent_launch != 0,
+                            .sm_margin = given->sm_margin});
   });
 }
 

@@ -10,6 +10,17 @@ PRIMITIVE void fence_barrier_initialization()
 DEVICE { asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory"); }
 SIMULATOR { simulator->fence_barrier_initialization(site); }
 
+/// Waits until the launches that this one depends on have finished and their writes can be seen. Only a launch with
+/// programmatic serialization starts earlier; for others it is one instruction that does nothing (9.7.13.13).
+PRIMITIVE void wait_for_previous_launch()
+DEVICE { asm volatile("griddepcontrol.wait;" ::: "memory"); }
+SIMULATOR { (void)site; }
+
+/// The next launch may start, as far as this block goes, and run up to its own wait.
+PRIMITIVE void let_next_launch_start()
+DEVICE { asm volatile("griddepcontrol.launch_dependents;"); }
+SIMULATOR { (void)site; }
+
 PRIMITIVE void barrier_arrive(u32 barrier)
 DEVICE { asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" :: "r"(barrier) : "memory"); }
 SIMULATOR { simulator->barrier_arrive(barrier, site); }

@@ -121,13 +121,15 @@ EXPORT CUresult cuFuncSetAttribute(CUfunction, CUfunction_attribute, int value) 
 EXPORT CUresult cuFuncGetAttribute(int* value, CUfunction_attribute, CUfunction) {
   return *value = 42, CUDA_SUCCESS;
 }
-EXPORT CUresult cuLaunchKernel(CUfunction, unsigned grid_x, unsigned grid_y, unsigned grid_z,
-                               unsigned block_x, unsigned, unsigned, unsigned shared_memory, CUstream stream,
-                               void** parameters, void**) {
-  log("launch grid " + std::to_string(grid_x) + " " + std::to_string(grid_y) + " " + std::to_string(grid_z) +
-      " threads " + std::to_string(block_x) + " shared " + std::to_string(shared_memory) + " stream " +
-      std::to_string(reinterpret_cast<size_t>(stream)) + " context " +
-      (depth && stack[depth - 1] == primary ? "primary" : "other"));
+EXPORT CUresult cuLaunchKernelEx(const CUlaunchConfig* config, CUfunction, void** parameters, void**) {
+  const bool early = config->numAttrs == 1 &&
+                     config->attrs->id == CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION &&
+                     config->attrs->value.programmaticStreamSerializationAllowed == 1;
+  log("launch grid " + std::to_string(config->gridDimX) + " " + std::to_string(config->gridDimY) + " " +
+      std::to_string(config->gridDimZ) + " threads " + std::to_string(config->blockDimX) + " shared " +
+      std::to_string(config->sharedMemBytes) + " stream " +
+      std::to_string(reinterpret_cast<size_t>(config->hStream)) + " context " +
+      (depth && stack[depth - 1] == primary ? "primary" : "other") + (early ? " early" : ""));
   if (std::getenv("FAKE_DRIVER_HOPPER")) {
     const auto& hopper = *static_cast<tilewright::HopperForwardParameters*>(parameters[0]);
     log("tiles " + std::to_string(hopper.tiles) + " counters " +

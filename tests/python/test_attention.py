@@ -152,6 +152,22 @@ class Specs(unittest.TestCase):
         runtime = simulator()
         self.assertIs(runtime.kernel(self.TEXT), runtime.kernel(self.TEXT))
 
+    def test_launch_options(self):
+        q, k, v = inputs()
+        out = tilewright.attention(q, k, v, runtime=simulator())
+        again = np.empty_like(out)
+        kernel = simulator().kernel({"head_dim": q.shape[3], "dtype": "fp16", "gqa_ratio": q.shape[2] // k.shape[2]})
+        kernel.launch(q, k, v, again, sm_margin=1, programmatic_dependent_launch=True)
+        np.testing.assert_array_equal(again, out)
+        with self.assertRaisesRegex(tilewright.UsageError, "sm_margin is 99"):
+            kernel.launch(q, k, v, again, sm_margin=99)
+
+    def test_only_what_was_prepared(self):
+        with self.assertRaisesRegex(tilewright.UsageError, "not prepared"):
+            tilewright.Kernel("{head_dim: 24, softcap: 3}", simulator(), prepared_only=True)
+        simulator().kernel("{head_dim: 24, softcap: 3}")
+        tilewright.Kernel({"softcap": 3, "head_dim": 24}, simulator(), prepared_only=True)
+
     def test_kernel_tells_what_it_is(self):
         kernel = tilewright.Kernel(ROOT / "specs" / "llama-3-8b-prefill.yaml", simulator())
         self.assertEqual(kernel.info["head_dim_qk"], 128)

@@ -87,6 +87,20 @@ class CudaTensors(Checks, unittest.TestCase):
         graph.replay()
         self.assert_matches(out, q, k, v)
 
+    def test_a_cold_kernel_in_a_cuda_graph(self):
+        q, k, v = inputs("cuda")
+        out = torch.zeros_like(q)
+        tilewright.attention(q, k, v, mask="causal", out=out)
+        expected = out.clone()
+        out.zero_()
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            with self.assertRaisesRegex(tilewright.UsageError, "not prepared"):
+                tilewright.attention(q, k, v, mask="causal", softcap=17.25)
+            tilewright.attention(q, k, v, mask="causal", out=out)
+        graph.replay()
+        self.assertTrue(torch.equal(out, expected))
+
     def test_mixed_devices(self):
         q, k, v = inputs("cuda")
         with self.assertRaisesRegex(tilewright.UsageError, "k is a torch tensor on cpu"):

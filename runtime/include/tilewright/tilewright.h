@@ -88,6 +88,10 @@ TW_API const char* tw_runtime_info(const tw_runtime* runtime);
  * messages, NULL: "spec". */
 TW_API tw_status tw_kernel_create(tw_runtime* runtime, const char* spec, const char* file,
                                   tw_kernel** kernel);
+/* The same from memory alone, for use while a stream is captured: TW_ERROR_USAGE, "not prepared", if the
+ * runtime has not made the kernel before. */
+TW_API tw_status tw_kernel_find(const tw_runtime* runtime, const char* spec, const char* file,
+                                tw_kernel** kernel);
 TW_API void tw_kernel_destroy(tw_kernel* kernel);
 
 /* JSON: {"spec" (canonical form), "target", "schedule", "from" ("memory", "disk", "compiled"), "compiler",
@@ -137,9 +141,12 @@ typedef struct tw_forward {
    * sequence are neither read nor written. */
   const tw_tensor *cu_seqlens_q, *cu_seqlens_kv, *seqused_q, *seqused_kv;
   const tw_tensor* sinks; /* `sinks: true`: rank 1, a logit for each query head, fp32 or of q's type */
+  /* How the launch shares the device with others; see LaunchOptions in tilewright.hpp. */
+  int32_t programmatic_dependent_launch; /* 0 or 1: may start before the launch before it has finished */
+  int32_t sm_margin;                     /* multiprocessors left to others */
 } tw_forward;
 
-/* As tw_launch, for specs that ask for more. */
+/* As tw_launch, for specs that ask for more and for launch options. */
 TW_API tw_status tw_launch_forward(const tw_kernel* kernel, void* stream, const tw_forward* arguments);
 
 /* Whether a kernel serves a spec on a target ("sm_90a"): *supported is 1 or 0. The reasons for a 0 are then

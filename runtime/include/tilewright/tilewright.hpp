@@ -80,6 +80,17 @@ struct KernelVariant {
   std::vector<std::string_view> buckets;  // names of the shape buckets that it serves
 };
 
+/// How one launch shares the device with others. No kernel is compiled for it.
+struct LaunchOptions {
+  /// The kernel may start before the launch before it on the stream has finished: its blocks get ready, and
+  /// wait for that launch's end before they read or write anything of the caller's. Kernels of the sm80
+  /// family start afterwards, as without it.
+  bool programmatic_dependent_launch = false;
+  /// Multiprocessors left to others by launches whose blocks share tiles (the sm90 family, with more tiles
+  /// than multiprocessors). Others start a block for each tile, and the device places those.
+  int sm_margin = 0;
+};
+
 class Kernel {
  public:
   virtual ~Kernel() = default;
@@ -98,7 +109,8 @@ class Kernel {
   /// Starts the kernel. Neither allocates on the device, synchronises nor compiles; thread-safe; capturable.
   /// Throws Error(usage) for arguments that do not fit the spec, Error(device) if the driver or the simulator
   /// fails.
-  virtual void launch(Stream stream, const ForwardArguments& arguments) const = 0;
+  virtual void launch(Stream stream, const ForwardArguments& arguments,
+                      const LaunchOptions& options = {}) const = 0;
 
  private:
   virtual const KernelVariant& long_variant() const = 0;
@@ -148,6 +160,10 @@ class Runtime {
   /// The kernel for a spec: from memory, from disk, or compiled now. One compile per key across threads and
   /// processes. `from` (if given) receives where it came from. Throws SpecError/Error/CompileError.
   std::shared_ptr<const Kernel> kernel(const AttentionSpec& spec, CacheResult* from = nullptr);
+
+  /// The same from memory alone: no compile, no load, no call to the driver, so that it may be asked for
+  /// while a stream is captured. Throws Error(usage) for a spec whose kernel has not been asked for before.
+  std::shared_ptr<const Kernel> prepared_kernel(const AttentionSpec& spec) const;
 
   /// Compiles and loads ahead of the first launch.
   void prepare(std::span<const AttentionSpec> specs);
