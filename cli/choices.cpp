@@ -83,6 +83,8 @@ std::string_view name_of(CacheResult from) {
   switch (from) {
     case CacheResult::memory:
       return "memory";
+    case CacheResult::bundle:
+      return "bundle";
     case CacheResult::disk:
       return "disk";
     case CacheResult::compiled:

@@ -39,7 +39,7 @@ std::string shape_sentence(const AttentionSpec& spec, const LaunchShape& shape);
 /// The spec's name, else its file's.
 std::string title_of(const AttentionSpec& spec, const std::string& file);
 
-/// "memory", "disk" or "compiled".
+/// "memory", "bundle", "disk" or "compiled".
 std::string_view name_of(CacheResult from);
 
 }  // namespace tilewright::cli

@@ -18,6 +18,8 @@ Command add_explain(CLI::App& root);
 Command add_validate(CLI::App& root);
 Command add_targets(CLI::App& root);
 Command add_cache(CLI::App& root);
+Command add_precompile(CLI::App& root);
+Command add_bundle(CLI::App& root);
 Command add_doctor(CLI::App& root);
 
 /// Exit codes, for scripts: see docs/command-line.md.

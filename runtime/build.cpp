@@ -26,6 +26,15 @@ CacheEntry compile_now(Compiler& compiler, const KernelCache& cache, const Cache
   }
 }
 
+std::string missing_text(const std::string& why, const KernelCache& cache, const AttentionSpec& spec,
+                         const Schedule& schedule, const Target& target) {
+  std::string text =
+      why + "; no kernel for " + std::string(target.name) + " (" + describe(schedule) + ") is in ";
+  if (!cache.bundles().empty()) text += names_of(cache.bundles()) + " or ";
+  text += cache.directory() ? "the cache " + cache.directory()->path().string() : "a cache";
+  return text + ". The spec:\n" + canonical_form(spec);
+}
+
 }  // namespace
 
 std::shared_ptr<const CacheEntry> build_kernel_with(Compiler* compiler, const std::string& why,
@@ -34,7 +43,7 @@ std::shared_ptr<const CacheEntry> build_kernel_with(Compiler* compiler, const st
                                                     const Target& target, bool as_ptx, CacheResult* from) {
   const CacheKey key = cache.key(source, target, as_ptx, compiler);
   auto make = [&] {
-    if (!compiler) throw Error(ErrorKind::environment, why);
+    if (!compiler) throw Error(ErrorKind::environment, missing_text(why, cache, spec, schedule, target));
     return compile_now(*compiler, cache, key, spec, schedule, source, target, as_ptx);
   };
   return cache.fetch(key, make, from);
@@ -43,10 +52,15 @@ std::shared_ptr<const CacheEntry> build_kernel_with(Compiler* compiler, const st
 std::shared_ptr<const CacheEntry> build_kernel(KernelCache& cache, const AttentionSpec& spec,
                                                const Schedule& schedule, const Source& source,
                                                const Target& target, bool as_ptx, CacheResult* from) {
+  if (auto entry = cache.find_in_bundles(kernel_source_key(source, target, as_ptx))) {
+    if (from) *from = CacheResult::bundle;
+    return entry;
+  }
   Compiler* compiler = nullptr;
-  std::string why;
+  std::string why = "compiling is switched off (RuntimeOptions::compiling, " +
+                    std::string(name_of(Variable::compiling)) + ")";
   try {
-    compiler = &nvrtc_compiler();
+    if (cache.compiling()) compiler = &nvrtc_compiler();
   } catch (const Error& error) {
     why = error.what();
   }
@@ -54,9 +68,15 @@ std::shared_ptr<const CacheEntry> build_kernel(KernelCache& cache, const Attenti
 }
 
 KernelCache::Options cache_options(const RuntimeOptions& options) {
-  return {.directory = options.cache_directory,
-          .disk = options.disk_cache,
-          .lock_seconds = environment_number(Variable::lock_seconds).value_or(60)};
+  KernelCache::Options cache = {.directory = options.cache_directory,
+                                .disk = options.disk_cache,
+                                .lock_seconds = environment_number(Variable::lock_seconds).value_or(60),
+                                .bundles = options.bundles,
+                                .compiling = options.compiling};
+  for (const auto& file : path_list(environment(Variable::bundles).value_or("")))
+    cache.bundles.push_back(file);
+  if (environment(Variable::compiling) == "0") cache.compiling = false;
+  return cache;
 }
 
 void require_valid(const AttentionSpec& spec) {

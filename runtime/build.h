@@ -8,9 +8,10 @@
 
 namespace tilewright {
 
-/// The entry from the cache, or by NVRTC. Without a compiler on the machine, any compiler's entry for the
-/// source will do; if there is none either, throws the compiler's Error(environment). Throws CompileError
-/// with log, command and the path of the source, which is kept.
+/// The entry from a bundle, from the cache, or by NVRTC. Without a compiler on the machine, or with compiling
+/// switched off, any compiler's entry for the source will do; if there is none either, throws
+/// Error(environment) that says why nothing is compiled and names target, schedule, spec and bundles. Throws
+/// CompileError with log, command and the path of the source, which is kept.
 std::shared_ptr<const CacheEntry> build_kernel(KernelCache& cache, const AttentionSpec& spec,
                                                const Schedule& schedule, const Source& source,
                                                const Target& target, bool as_ptx,

@@ -37,7 +37,9 @@ std::string KernelCache::hash_of(const std::string& bytes) const {
   return hash;
 }
 
-CacheKey KernelCache::key(const Source& source, const Target& target, bool as_ptx, Compiler* compiler) const {
+namespace {
+
+std::string source_fields(const Source& source, const Target& target, bool as_ptx) {
   std::string bytes;
   bytes.reserve(source.text.size() + 256);
   add_field(bytes, "format", std::to_string(cache_format));
@@ -46,10 +48,20 @@ CacheKey KernelCache::key(const Source& source, const Target& target, bool as_pt
   add_field(bytes, "file", source.file_name);
   add_field(bytes, "kernel", source.kernel_name);
   add_field(bytes, "source", source.text);
+  return bytes;
+}
+
+}  // namespace
+
+std::string kernel_source_key(const Source& source, const Target& target, bool as_ptx) {
+  return hash_hex(source_fields(source, target, as_ptx));
+}
+
+CacheKey KernelCache::key(const Source& source, const Target& target, bool as_ptx, Compiler* compiler) const {
   CacheKey key;
-  key.source = hash_of(bytes);
+  key.source = hash_of(source_fields(source, target, as_ptx));
   if (!compiler) return key;
-  bytes.clear();
+  std::string bytes;
   add_field(bytes, "format", std::to_string(cache_format));
   add_field(bytes, "compiler", compiler->identity());
   for (const auto& option : compiler->options(target, as_ptx)) add_field(bytes, "option", option);
@@ -57,7 +69,9 @@ CacheKey KernelCache::key(const Source& source, const Target& target, bool as_pt
   return key;
 }
 
-KernelCache::KernelCache(const Options& options) : lock_seconds_(options.lock_seconds) {
+KernelCache::KernelCache(const Options& options)
+    : lock_seconds_(options.lock_seconds), compiling_(options.compiling) {
+  for (const auto& file : options.bundles) bundles_.push_back(std::make_shared<const Bundle>(file));
   if (!options.disk) return;
   if (auto site = environment(Variable::site_cache_directory)) {
     try {
@@ -77,6 +91,20 @@ KernelCache::KernelCache(const Options& options) : lock_seconds_(options.lock_se
   } catch (const Error& error) {
     warn_once("the kernel cache " + directory->string() + " " + error.what() + remedy());
   }
+}
+
+std::shared_ptr<const CacheEntry> KernelCache::find_in_bundles(const std::string& source_key) const {
+  for (const auto& bundle : bundles_) {
+    const auto place = bundle->view().find(source_key);
+    if (!place) continue;
+    try {
+      return std::make_shared<const CacheEntry>(bundle->view().entry(*place));
+    } catch (const Error& error) {
+      warn_once("a kernel in the bundle " + bundle->path().string() + " is bad (" + error.what() +
+                ") and is not used");
+    }
+  }
+  return nullptr;
 }
 
 std::optional<CacheEntry> KernelCache::find_on_disk(const CacheKey& key) const {

@@ -1,5 +1,5 @@
-// The cache of compiled kernels: a read-only site directory, then the user's directory, then a compile that
-// happens once a key, across threads and processes.
+// Where compiled kernels come from: bundles, then a read-only site directory, then the user's directory, then
+// a compile that happens once a key, across threads and processes.
 #pragma once
 
 #include <filesystem>
@@ -11,19 +11,26 @@
 #include <string>
 #include <unordered_map>
 
+#include "runtime/bundle.h"
 #include "runtime/cache_directory.h"
 #include "runtime/cache_entry.h"
 
 namespace tilewright {
+
+/// CacheKey::source: what was compiled, and for what, whatever the compiler.
+std::string kernel_source_key(const Source& source, const Target& target, bool as_ptx);
 
 class KernelCache {
  public:
   struct Options {
     std::optional<std::filesystem::path> directory;  // absent: the default one
     bool disk = true;
-    double lock_seconds = 60;  // how long to wait for another process's compile
+    double lock_seconds = 60;                         // how long to wait for another process's compile
+    std::vector<std::filesystem::path> bundles = {};  // asked first, in this order
+    bool compiling = true;                            // false: what is not there is an error
   };
   /// Never throws for a directory that cannot be used: kernels then live in memory alone, with one warning.
+  /// Throws Error(environment) for a bundle that cannot be used.
   explicit KernelCache(const Options& options);
 
   /// `compiler` null: there is none; its part of the key is then empty. With TILEWRIGHT_CACHE_DEBUG the
@@ -36,6 +43,12 @@ class KernelCache {
   /// compiler part matches any compiler's entry.
   std::shared_ptr<const CacheEntry> fetch(const CacheKey& key, const std::function<CacheEntry()>& make,
                                           CacheResult* from = nullptr);
+
+  /// The entry for a source (CacheKey::source) in the bundles, or null; no compiler, lock or directory takes
+  /// part. A damaged entry is none, with one warning.
+  std::shared_ptr<const CacheEntry> find_in_bundles(const std::string& source_key) const;
+  const std::vector<std::shared_ptr<const Bundle>>& bundles() const { return bundles_; }
+  bool compiling() const { return compiling_; }
 
   /// Keeps the source of a failed compile: in the directory's `failed` folder, else in the system's directory
   /// for temporary files. The path, or an empty one.
@@ -52,6 +65,8 @@ class KernelCache {
   void store(const CacheEntry& entry) const;
 
   double lock_seconds_;
+  bool compiling_;
+  std::vector<std::shared_ptr<const Bundle>> bundles_;
   std::optional<CacheDirectory> site_, user_;
   std::mutex mutex_;
   std::unordered_map<std::string, std::shared_future<Shared>> in_flight_;

@@ -5,13 +5,13 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <atomic>
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
 
 #include "codegen/error.h"
 #include "runtime/environment.h"
+#include "runtime/replace_file.h"
 #include "runtime/warning.h"
 
 namespace tilewright {
@@ -47,30 +47,6 @@ std::optional<std::string> read_file(const fs::path& file) {
   return bytes;
 }
 
-/// Writes and syncs; the name of what failed, empty on success.
-std::string write_file(const fs::path& file, std::string_view bytes) {
-  int descriptor = open(file.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
-  if (descriptor < 0) return "cannot create a file: " + reason();
-  std::string failure;
-  while (failure.empty() && !bytes.empty()) {
-    ssize_t written = write(descriptor, bytes.data(), bytes.size());
-    if (written < 0 && errno == EINTR) continue;
-    if (written < 0)
-      failure = "cannot write a file: " + reason();
-    else
-      bytes.remove_prefix(written);
-  }
-  if (failure.empty() && fsync(descriptor) != 0) failure = "cannot sync a file: " + reason();
-  close(descriptor);
-  return failure;
-}
-
-/// "<file>.tmp-<process>-<count>": no two writers share one.
-fs::path temporary_beside(const fs::path& file) {
-  static std::atomic<unsigned> count{0};
-  return file.string() + ".tmp-" + std::to_string(getpid()) + "-" + std::to_string(count++);
-}
-
 /// What writers that were killed left of this entry. A writer that is still at it fails to rename; its kernel
 /// is the one that has just been stored.
 void remove_leftovers(const fs::path& file) {
@@ -80,16 +56,6 @@ void remove_leftovers(const fs::path& file) {
   for (fs::directory_iterator at(file.parent_path(), error), end; !error && at != end; at.increment(error))
     if (at->path().filename().string().starts_with(prefix)) leftovers.push_back(at->path());
   for (const auto& leftover : leftovers) fs::remove(leftover, error);
-}
-
-/// Replaces `file` in one step; what failed, empty on success.
-std::string replace_file(const fs::path& file, std::string_view bytes) {
-  const fs::path temporary = temporary_beside(file);
-  std::string failure = write_file(temporary, bytes);
-  if (failure.empty() && rename(temporary.c_str(), file.c_str()) != 0)
-    failure = "cannot rename a file: " + reason();
-  if (!failure.empty()) unlink(temporary.c_str());
-  return failure;
 }
 
 std::vector<fs::path> sorted_entries(const fs::path& directory) {

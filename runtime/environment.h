@@ -11,6 +11,8 @@ enum class Variable {
   cache_directory,
   site_cache_directory,
   cache_debug,
+  bundles,
+  compiling,
   lock_seconds,
   nvrtc,
   driver,

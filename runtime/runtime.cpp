@@ -221,7 +221,23 @@ std::shared_ptr<const Kernel> Runtime::prepared_kernel(const AttentionSpec& spec
 }
 
 void Runtime::prepare(std::span<const AttentionSpec> specs) {
-  for (const auto& spec : specs) kernel(spec);
+  std::exception_ptr first;
+  ErrorKind kind = ErrorKind::internal;
+  std::string failures;
+  size_t failed = 0;
+  for (const AttentionSpec& spec : specs) {
+    try {
+      kernel(spec);
+    } catch (const Error& error) {
+      if (!first) first = std::current_exception(), kind = error.kind();
+      failures += "\n" + (spec.name.empty() ? std::string("a spec") : spec.name) + ": " + error.what();
+      ++failed;
+    }
+  }
+  if (failed == 0) return;
+  if (specs.size() == 1) std::rethrow_exception(first);
+  throw Error(kind, std::to_string(failed) + " of " + std::to_string(specs.size()) +
+                        " specs have no kernel:" + failures);
 }
 
 std::string_view version() {

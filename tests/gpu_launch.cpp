@@ -1,9 +1,11 @@
-// Launch options and captures on a GPU.
+// Launch options, captures and kernels from bundles on a GPU.
 #include <dlfcn.h>
 
 #include <random>
 
 #include "codegen/error.h"
+#include "runtime/build.h"
+#include "runtime/bundle_format.h"
 #include "runtime/device.h"
 #include "runtime/device_buffer.h"
 #include "runtime/driver.h"
@@ -131,6 +133,45 @@ TEST_F(GpuLaunch, ACaptureOutlivesAColdKernel) {
                 EXPECT_TRUE(message.starts_with("not prepared: ")) << message;
                 launch_chain(*runtime_->prepared_kernel(kernel->spec()), {});
               }) == expected);
+}
+
+// Case H9.
+TEST_F(GpuLaunch, TheSameBitsFromEverywhere) {
+  test::TemporaryDirectory directory;
+  const AttentionSpec spec = parse_spec("{head_dim: 64, mask: causal}", "spec");
+  RuntimeOptions options;
+  options.device.kind = DeviceChoice::Kind::cuda;
+  options.cache_directory = directory / "cache";
+  std::string expected;
+  std::vector<KernelVariant> variants;
+  for (const CacheResult from : {CacheResult::compiled, CacheResult::disk, CacheResult::bundle}) {
+    if (from == CacheResult::bundle) {
+      KernelCache cache(cache_options(options));
+      std::vector<CacheEntry> entries;
+      for (const KernelVariant& variant : variants)
+        entries.push_back(
+            *build_kernel(cache, spec, variant.schedule, variant.source, runtime_->target(), false));
+      test::write_text(directory / "kernels.twb", encode_bundle(entries));
+      options.bundles = {directory / "kernels.twb"};
+      options.disk_cache = options.compiling = false;
+    }
+    Runtime runtime(options);
+    CacheResult came_from;
+    auto kernel = runtime.kernel(spec, &came_from);
+    EXPECT_EQ(came_from, from);
+    start_again();
+    launch_chain(*kernel, {});
+    const std::string now = answer();
+    if (from == CacheResult::compiled) {
+      expected = now;
+      variants.assign(kernel->variants().begin(), kernel->variants().end());
+    }
+    EXPECT_TRUE(now == expected);
+    for (size_t i = 0; i < variants.size(); ++i) {
+      EXPECT_EQ(kernel->variants()[i].report.registers, variants[i].report.registers);
+      EXPECT_EQ(kernel->variants()[i].report.shared_memory, variants[i].report.shared_memory);
+    }
+  }
 }
 
 }  // namespace

@@ -28,8 +28,9 @@ class Options(ctypes.Structure):
         ("simulator_compiler", ctypes.c_int32),
         ("simulator_seed", ctypes.c_uint64),
         ("simulator_check_races", ctypes.c_int32),
-        ("reserved", ctypes.c_int32),
+        ("compiling", ctypes.c_int32),
         ("simulated_target", ctypes.c_char_p),
+        ("bundles", ctypes.c_char_p),
     ]
 
 
@@ -85,6 +86,7 @@ def declare(loaded):
         ("tw_runtime_create", status, [ctypes.POINTER(Options), out]),
         ("tw_runtime_destroy", None, [pointer]),
         ("tw_runtime_info", text, [pointer]),
+        ("tw_runtime_prepare", status, [pointer, ctypes.POINTER(text), ctypes.POINTER(text), ctypes.c_size_t]),
         ("tw_kernel_create", status, [pointer, text, text, out]),
         ("tw_kernel_find", status, [pointer, text, text, out]),
         ("tw_kernel_destroy", None, [pointer]),

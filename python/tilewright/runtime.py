@@ -28,11 +28,12 @@ class Runtime:
 
     device: "automatic" (CUDA if there is a device, else the simulator), "cuda" or "simulator"; ordinal: which GPU.
     cache_directory: where compiled kernels are kept (default: TILEWRIGHT_CACHE_DIR, else below XDG_CACHE_HOME or
-    HOME); disk_cache=False keeps them in memory alone. The rest is the simulator's: its compiler ("automatic", "llvm",
+    HOME); disk_cache=False keeps them in memory alone. bundles: files of `tilewright precompile`, asked before the cache;
+    compiling=False: a kernel for a GPU that is in no bundle and no cache is a SetupError. The rest is the simulator's: its compiler ("automatic", "llvm",
     "system"), the seed of its timing, whether it looks for races, and the GPU generation that it stands for.
     """
 
-    def __init__(self, device="automatic", ordinal=0, *, cache_directory=None, disk_cache=True,
+    def __init__(self, device="automatic", ordinal=0, *, cache_directory=None, disk_cache=True, bundles=(), compiling=True,
                  simulator_compiler="automatic", simulator_seed=0, check_races=True, simulated_target=None):
         options = Options()
         library().tw_options_init(ctypes.byref(options))
@@ -40,6 +41,8 @@ class Runtime:
         options.ordinal = ordinal
         options.cache_directory = None if cache_directory is None else os.fsencode(cache_directory)
         options.disk_cache = bool(disk_cache)
+        options.bundles = b":".join(os.fsencode(bundle) for bundle in bundles)
+        options.compiling = bool(compiling)
         options.simulator_compiler = chosen(SIMULATOR_COMPILERS, simulator_compiler, "simulator_compiler")
         options.simulator_seed = simulator_seed
         options.simulator_check_races = bool(check_races)
@@ -61,6 +64,13 @@ class Runtime:
             prepared_only = not self.info["simulator"] and capturing()
             kernel = self.kernels[text, file] = Kernel(spec, self, prepared_only)
         return kernel
+
+    def prepare(self, specs):
+        """Makes the kernels of several specs ready. All are tried: the error names each that has no kernel."""
+        texts = [spec_text(spec) for spec in specs]
+        array = ctypes.c_char_p * len(texts)
+        files = array(*(None if file is None else os.fsencode(file) for _, file in texts))
+        check(library().tw_runtime_prepare(self.handle, array(*(text.encode() for text, _ in texts)), files, len(texts)))
 
     def __repr__(self):
         return f"<tilewright.Runtime on {self.info['device']}, {self.info['target']}>"

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
+#include "runtime/bundle.h"
 #include "runtime/include/tilewright/tilewright.hpp"
 
 using namespace tilewright;
@@ -98,6 +99,8 @@ RuntimeOptions options_of(const tw_options* given) {
   options.simulator.compiler = static_cast<SimulatorCompiler>(given->simulator_compiler);
   options.simulator.seed = given->simulator_seed;
   options.simulator.check_races = given->simulator_check_races != 0;
+  options.compiling = given->compiling != 0;
+  if (given->bundles) options.bundles = path_list(given->bundles);
   if (given->simulated_target) options.simulated_target = given->simulated_target;
   return options;
 }
@@ -130,7 +133,7 @@ std::string runtime_info(const Runtime& runtime) {
 std::string kernel_info(const Kernel& kernel, CacheResult from) {
   const AttentionSpec& spec = kernel.spec();
   const CompileReport& report = kernel.report();
-  const char* origins[] = {"memory", "disk", "compiled"};
+  const char* origins[] = {"memory", "bundle", "disk", "compiled"};
   nlohmann::ordered_json json = {
       {"spec", canonical_form(spec)},
       {"target", kernel.target().name},
@@ -184,6 +187,7 @@ void tw_options_init(tw_options* options) {
   *options = tw_options{};
   options->size = sizeof(tw_options);
   options->disk_cache = 1;
+  options->compiling = 1;
   options->simulator_check_races = 1;
 }
 
@@ -229,6 +233,20 @@ tw_status tw_kernel_find(const tw_runtime* runtime, const char* spec, const char
     found->kernel = runtime->runtime.prepared_kernel(parse_spec(spec, file ? file : "spec"));
     found->info = kernel_info(*found->kernel, CacheResult::memory);
     *kernel = found.release();
+  });
+}
+
+tw_status tw_runtime_prepare(tw_runtime* runtime, const char* const* specs, const char* const* files,
+                             size_t count) {
+  return guarded([&] {
+    require(runtime, "runtime");
+    if (count > 0) require(specs, "specs");
+    std::vector<AttentionSpec> parsed;
+    for (size_t i = 0; i < count; ++i) {
+      require(specs[i], "a spec");
+      parsed.push_back(parse_spec(specs[i], files && files[i] ? files[i] : "spec"));
+    }
+    runtime->runtime.prepare(parsed);
   });
 }
 

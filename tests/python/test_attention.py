@@ -162,6 +162,19 @@ class Specs(unittest.TestCase):
         with self.assertRaisesRegex(tilewright.UsageError, "sm_margin is 99"):
             kernel.launch(q, k, v, again, sm_margin=99)
 
+    def test_prepare(self):
+        runtime = simulator()
+        runtime.prepare([])
+        runtime.prepare(["head_dim: 24", {"head_dim": 16}])
+        tilewright.Kernel("head_dim: 24", runtime, prepared_only=True)
+        with self.assertRaisesRegex(tilewright.SpecError, "(?s)2 of 3 specs have no kernel:.*first: .*second: "):
+            runtime.prepare([{"head_dim": 24, "pass": "decode", "name": "first"}, "head_dim: 24",
+                             {"head_dim": 24, "pass": "decode", "name": "second"}])
+
+    def test_a_bundle_that_is_none(self):
+        with self.assertRaisesRegex(tilewright.SetupError, "the bundle /nonexistent.twb cannot be used"):
+            tilewright.Runtime("simulator", bundles=["/nonexistent.twb"])
+
     def test_only_what_was_prepared(self):
         with self.assertRaisesRegex(tilewright.UsageError, "not prepared"):
             tilewright.Kernel("{head_dim: 24, softcap: 3}", simulator(), prepared_only=True)

@@ -70,8 +70,9 @@ typedef struct tw_options {
   int32_t simulator_compiler;    /* tw_simulator_compiler */
   uint64_t simulator_seed;       /* 0: asynchronous work lands early, 1: as late as allowed, others: drawn */
   int32_t simulator_check_races; /* 0 or 1 */
-  int32_t reserved;              /* 0 */
+  int32_t compiling;             /* 0: a kernel for a GPU that is in no bundle and no cache is an error */
   const char* simulated_target;  /* NULL: "sm_80" */
+  const char* bundles;           /* files of `tilewright precompile` with colons between; NULL: none */
 } tw_options;
 
 TW_API void tw_options_init(tw_options* options);
@@ -94,7 +95,7 @@ TW_API tw_status tw_kernel_find(const tw_runtime* runtime, const char* spec, con
                                 tw_kernel** kernel);
 TW_API void tw_kernel_destroy(tw_kernel* kernel);
 
-/* JSON: {"spec" (canonical form), "target", "schedule", "from" ("memory", "disk", "compiled"), "compiler",
+/* JSON: {"spec" (canonical form), "target", "schedule", "from" ("memory", "bundle", "disk", "compiled"), "compiler",
  * "command", "compile_ms", "registers", "spill_bytes", "shared_memory", "threads", "notes": [...], "lse"
  * (true, false), "softmax_scale_at_launch", "head_dim_qk", "head_dim_v", "gqa_ratio", "dtype_q", "dtype_kv",
  * "dtype_out", "layout", "variants": [{"buckets", "schedule", "registers", "spill_bytes", "shared_memory"}]}.
@@ -102,6 +103,11 @@ TW_API void tw_kernel_destroy(tw_kernel* kernel);
 TW_API const char* tw_kernel_info(const tw_kernel* kernel);
 /* The generated source. Owned by the kernel. */
 TW_API const char* tw_kernel_source(const tw_kernel* kernel);
+
+/* Makes the kernels of several specs ready. All are tried: the error names each that has no kernel. `files` (or
+ * NULL) names the texts in messages. */
+TW_API tw_status tw_runtime_prepare(tw_runtime* runtime, const char* const* specs, const char* const* files,
+                                    size_t count);
 
 typedef enum tw_dtype {
   TW_FP16 = 0,

@@ -54,7 +54,7 @@ struct ForwardArguments {
 };
 
 /// Where a kernel came from when it was asked for.
-enum class CacheResult { memory, disk, compiled };
+enum class CacheResult { memory, bundle, disk, compiled };
 
 /// What the compiler said, kept with the kernel.
 struct CompileReport {
@@ -139,6 +139,12 @@ struct RuntimeOptions {
   DeviceChoice device;
   std::optional<std::filesystem::path> cache_directory;  // absent: TILEWRIGHT_CACHE_DIR, XDG_CACHE_HOME, HOME
   bool disk_cache = true;
+  /// Files of `tilewright precompile`, asked before the cache, those of TILEWRIGHT_BUNDLES after them. The
+  /// runtime's constructor throws Error(environment) for one that cannot be used.
+  std::vector<std::filesystem::path> bundles;
+  /// false: a kernel for a GPU that is in no bundle and no cache is an error. So is it with
+  /// TILEWRIGHT_COMPILING=0.
+  bool compiling = true;
   SimulatorOptions simulator;
   std::string simulated_target = "sm_80";  // what the simulator stands for
 };
@@ -157,15 +163,17 @@ class Runtime {
   const Target& target() const;
   std::string device_name() const;
 
-  /// The kernel for a spec: from memory, from disk, or compiled now. One compile per key across threads and
-  /// processes. `from` (if given) receives where it came from. Throws SpecError/Error/CompileError.
+  /// The kernel for a spec: from memory, from a bundle, from disk, or compiled now. One compile per key
+  /// across threads and processes. `from` (if given) receives where it came from. Throws
+  /// SpecError/Error/CompileError.
   std::shared_ptr<const Kernel> kernel(const AttentionSpec& spec, CacheResult* from = nullptr);
 
   /// The same from memory alone: no compile, no load, no call to the driver, so that it may be asked for
   /// while a stream is captured. Throws Error(usage) for a spec whose kernel has not been asked for before.
   std::shared_ptr<const Kernel> prepared_kernel(const AttentionSpec& spec) const;
 
-  /// Compiles and loads ahead of the first launch.
+  /// Compiles and loads ahead of the first launch. All specs are tried: the error names each that has no
+  /// kernel.
   void prepare(std::span<const AttentionSpec> specs);
 
   /// Waits until everything launched on the device has finished. Throws Error(device) if any of it failed.
