@@ -99,7 +99,7 @@ TEST_F(CApi, Launches) {
   EXPECT_STREQ(TW(tw_last_error)(), "k is null");
   tensors[2].dtype = 17;
   EXPECT_EQ(launch(), TW_ERROR_USAGE);
-  EXPECT_STREQ(TW(tw_last_error)(), "v has dtype 17, expected 0 to 4");
+  EXPECT_STREQ(TW(tw_last_error)(), "v has dtype 17, expected 0 to 5");
   tensors[2].dtype = TW_FP16;
   tensors[3].rank = 5;
   EXPECT_EQ(launch(), TW_ERROR_USAGE);
