@@ -262,7 +262,7 @@ std::vector<uint32_t> run_on(Device& device, const PrimitiveCase& test) {
         .data = buffers[i], .dtype = DataType::bf16, .shape = {1, rows, 1, head_dim}, .strides = {}};
   };
   const ForwardArguments arguments = {.q = view(0), .k = view(1), .v = view(2), .out = view(3)};
-  kernel->launch(nullptr, prepare_launch(spec, schedule, arguments), arguments);
+  kernel->launch(nullptr, prepare_launch(spec, schedule, arguments), arguments, {});
   device.synchronize();
   std::vector<uint32_t> out(words);
   device.download(out.data(), buffers[3], bytes);
