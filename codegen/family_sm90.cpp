@@ -81,29 +81,32 @@ std::vector<std::string> illegal_because(const AttentionSpec& spec, const Schedu
   return refusals.take();
 }
 
-// Measured on an H200 against cuDNN and FlashAttention-3's figures over head dims 64, 128, 256, lengths 1k to
-// 16k (bench/results): three consumers where the output is small (two run at 0.87 of them at head dim 64),
-// two beyond. Three make tiles of 192 rows, which end badly where lengths are short: under a causal mask at
-// 1k queries two are 12 % faster, at 16k 15 % slower.
+// Measured on an H200 over head dims 64 to 256, lengths 1k to 16k (bench/results): three consumers where the
+// output is small (at head dim 64 two run at 0.87 of them, at 80 and 96 at 0.92), two beyond. Three make
+// tiles of 192 rows, which end badly where lengths are short: under a causal mask at 1k queries two are 12 %
+// faster, at 16k 15 % slower.
+constexpr int widest_for_three = 96;
+
 std::vector<Schedule> preferred(const AttentionSpec& spec, const ShapeBucket& bucket) {
   const int widest = std::max(spec.head_dim.qk, spec.head_dim.v);
   const bool causal = spec.mask.kind == Mask::Kind::causal || spec.mask.kind == Mask::Kind::causal_top_left;
   const bool short_tiles = causal && bucket.name != long_bucket().name;
-  const int consumers = widest <= 64 && !short_tiles ? 3 : 2;
+  const int consumers = widest <= widest_for_three && !short_tiles ? 3 : 2;
+  const int most_keys = consumers == 3 && widest > 64 ? 96 : 128;
   Schedule schedule{Family::sm90, 64 * consumers, 0, 4 * (consumers + 1), 2, false, true};
-  schedule.block_n = largest_block_n(spec, schedule, target_by_name("sm_90a"), 128);
+  schedule.block_n = largest_block_n(spec, schedule, target_by_name("sm_90a"), most_keys);
   return {schedule};
 }
 
 std::string reason(const AttentionSpec& spec, const Schedule& schedule, const Target& target) {
-  const bool could_be_three = std::max(spec.head_dim.qk, spec.head_dim.v) <= 64;
+  const bool could_be_three = std::max(spec.head_dim.qk, spec.head_dim.v) <= widest_for_three;
   const std::string rows =
       schedule.consumers() < 3 && could_be_three
           ? "since tiles of 192 rows reach further beyond the end of few queries"
           : "the most whose output of " + text(spec.head_dim.v) + " columns fits their registers";
-  return text(schedule.consumers()) + " consumers of 64 rows, " + rows +
-         ", and the most keys up to 128 that fit " + text(target.shared_memory_per_block) +
-         " bytes of shared memory twice";
+  return text(schedule.consumers()) + " consumers of 64 rows, " + rows + ", and the most keys up to " +
+         (schedule.consumers() == 3 && std::max(spec.head_dim.qk, spec.head_dim.v) > 64 ? "96" : "128") +
+         " that fit " + text(target.shared_memory_per_block) + " bytes of shared memory twice";
 }
 
 }  // namespace tilewright::sm90
