@@ -1,6 +1,7 @@
 // A spec without expressions.
 
-struct Scope {};  // what expressions see of a tile beside positions
+/// What expressions see of a tile beside positions.
+struct Scope {};
 
 struct ExpressionArguments {};
 

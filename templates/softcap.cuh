@@ -1,6 +1,7 @@
 // The soft cap.
 
-struct Positions {};  // in the matrix of scores: it needs none
+/// It needs none.
+struct Positions {};
 
 __device__ __forceinline__ Positions positions_of(const Sequence&, int, int) {
   return {};

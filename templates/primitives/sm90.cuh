@@ -10,8 +10,7 @@ PRIMITIVE void fence_barrier_initialization()
 DEVICE { asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory"); }
 SIMULATOR { simulator->fence_barrier_initialization(site); }
 
-/// Waits until the launches that this one depends on have finished and their writes can be seen. Only a launch with
-/// programmatic serialization starts earlier; for others it is one instruction that does nothing (9.7.13.13).
+/// Waits for the launch before; does nothing without programmatic serialization, which alone starts earlier (9.7.13.13).
 PRIMITIVE void wait_for_previous_launch()
 DEVICE { asm volatile("griddepcontrol.wait;" ::: "memory"); }
 SIMULATOR { (void)site; }
@@ -39,8 +38,7 @@ DEVICE {
 }
 SIMULATOR { simulator->barrier_wait(barrier, parity, site); }
 
-/// Starts the copy of one box of a rank-4 tensor to shared memory; what lies outside the tensor becomes zero; the bytes
-/// of the whole box arrive at the barrier (9.7.9.25.5.2).
+/// Starts the copy of a box of a rank-4 tensor, zero outside of it; all its bytes arrive at the barrier (9.7.9.25.5.2).
 PRIMITIVE void tensor_load(u32 destination, const TensorMap* map, u32 barrier, int c0, int c1, int c2, int c3)
 DEVICE {
   asm volatile("cp.async.bulk.tensor.4d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4, %5, %6}], [%2];"
@@ -75,8 +73,7 @@ SIMULATOR { simulator->set_registers(registers, 1, site); }
 PRIMITIVE int shared_load_first_lane(u32 address)
 DEVICE {
   int value = 0;
-  asm volatile("{ .reg .pred p; .reg .u32 lane; mov.u32 lane, %%laneid; setp.eq.u32 p, lane, 0; @p ld.shared.b32 %0, [%1]; }"
-               : "+r"(value) : "r"(address) : "memory");
+  asm volatile("{ .reg .pred p; .reg .u32 i; mov.u32 i, %%laneid; setp.eq.u32 p, i, 0; @p ld.shared.b32 %0, [%1]; }" : "+r"(value) : "r"(address) : "memory");
   return value;
 }
 SIMULATOR {

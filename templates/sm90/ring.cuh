@@ -16,9 +16,8 @@ __device__ __forceinline__ void release(u32 empty_barrier) {
   if (thread_index() % 32 == 0) barrier_arrive(empty_barrier);
 }
 
-/// Low word of the descriptor of a swizzled operand: address and leading offset, between panels of a
-/// transposed one, in 16-byte units (9.7.15.5.1.2). The high word: 1024 bytes between groups of 8 rows,
-/// swizzle mode 1.
+/// Low word of a swizzled operand's descriptor: address and leading offset (between panels of a transposed
+/// one) in 16-byte units (9.7.15.5.1.2). The high word: 1024 bytes between groups of 8 rows, swizzle mode 1.
 __device__ __forceinline__ u32 warpgroup_descriptor(u32 address, u32 leading_bytes) {
   return (address & 0x3ffff) / 16 | leading_bytes / 16 << 16;
 }

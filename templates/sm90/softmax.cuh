@@ -2,12 +2,11 @@
 // 32) and 8 below, two neighbouring columns of every eight: element 4 i + 2 half + e is column 8 i + 2 (t %
 // 4) + e of row half.
 
-/// Exponents are computed as scale_log2 * score + offset, one fused multiply-add, where offset = -scale_log2
-/// * maximum is rounded. All of a row carries the same factor 2^rounding, which the final division undoes; it
-/// does harm only when it overflows, for scores far beyond sense (largest_offset). A row that gets there
-/// within its only tile of keys is shifted by its maximum first, exactly; any other becomes NaN, since a
-/// branch in the main loop, where products are in flight, costs 5 to 8 % of its speed, and so does a factor
-/// that is not a constant.
+/// Exponents are scale_log2 * score + offset, one fused multiply-add; offset = -scale_log2 * maximum is
+/// rounded, a factor that all of a row shares and the final division undoes. It overflows for scores far
+/// beyond sense (largest_offset): a row that gets there within its only tile of keys is shifted by its
+/// maximum first, exactly; any other becomes NaN. A branch in the main loop, where products are in flight,
+/// costs 5 to 8 % of its speed, and so does a factor that is not a constant.
 struct SoftmaxState {
   float maximum[2];
   float offset[2];  // +inf: no key seen yet
@@ -43,9 +42,8 @@ __device__ __forceinline__ void mask_scores(float (&scores)[block_n / 2], const 
   }
 }
 
-/// With lazy_rescale the running maximum follows the true one only when it has fallen so far behind (in
-/// powers of two): probabilities stay below 2^8, and the output is rarely rescaled. It wins where the output
-/// is wide: 3 to 6 % at head dim 256, nothing at 128, and loses 1 to 2 % at 64.
+/// With lazy_rescale the maximum follows the true one only when this far behind, in powers of two, so that
+/// the output is rarely rescaled: 3 to 6 % faster at head dim 256, nothing at 128, 1 to 2 % slower at 64.
 constexpr float maximum_lag = 8.0f;
 
 /// Two independent chains for maxima and sums: one has too little to issue between its dependent steps.
