@@ -13,7 +13,11 @@
 #include <vector>
 
 #include "runtime/arguments.h"
+#include "runtime/bundle_format.h"
+#include "runtime/cache.h"
+#include "runtime/hash.h"
 #include "runtime/include/tilewright/tilewright.hpp"
+#include "runtime/replace_file.h"
 
 namespace tilewright {
 namespace {
@@ -76,7 +80,12 @@ void cold_process(benchmark::State& state) {
     state.SetIterationTime(seconds);
   }
 }
-BENCHMARK(cold_process)->Name("cold/process")->DenseRange(0, 1)->UseManualTime()->Unit(benchmark::kMillisecond)->Iterations(10);
+BENCHMARK(cold_process)
+    ->Name("cold/process")
+    ->DenseRange(0, 1)
+    ->UseManualTime()
+    ->Unit(benchmark::kMillisecond)
+    ->Iterations(10);
 
 /// NVRTC is loaded already, the cache is empty.
 void cold_kernel(benchmark::State& state) {
@@ -86,7 +95,12 @@ void cold_kernel(benchmark::State& state) {
     state.SetIterationTime(seconds_to_compile(cache.path(), cold_targets[state.range(0)]));
   }
 }
-BENCHMARK(cold_kernel)->Name("cold/kernel")->DenseRange(0, 1)->UseManualTime()->Unit(benchmark::kMillisecond)->Iterations(10);
+BENCHMARK(cold_kernel)
+    ->Name("cold/kernel")
+    ->DenseRange(0, 1)
+    ->UseManualTime()
+    ->Unit(benchmark::kMillisecond)
+    ->Iterations(10);
 
 /// From a spec to machine code that lies on disk: schedule, source, hash, read, verify.
 void disk_hit(benchmark::State& state) {
@@ -102,6 +116,33 @@ void disk_hit(benchmark::State& state) {
   }
 }
 BENCHMARK(disk_hit)->Name("hit/disk")->Unit(benchmark::kMicrosecond);
+
+/// The same from a bundle of 100 kernels, opened anew each time. No compiler is looked for.
+void bundle_hit(benchmark::State& state) {
+  TemporaryDirectory folder;
+  const fs::path file = folder.path() / "kernels.twb";
+  const AttentionSpec spec = load_spec(spec_file);
+  const Target& target = target_by_name(target_name);
+  RuntimeOptions options = {.cache_directory = folder.path() / "cache"};
+  const CompiledKernel compiled = compile(spec, target, options);
+  std::vector<CacheEntry> entries(100);
+  for (size_t i = 0; i < entries.size(); ++i) {
+    const std::string source =
+        i == 0 ? kernel_source_key(compiled.source, target, false) : hash_hex(std::to_string(i));
+    entries[i].key = {.source = source, .compiler = hash_hex("a compiler")};
+    entries[i].target = target_name;
+    entries[i].compiled = {.image = compiled.image, .is_ptx = false, .report = compiled.report};
+  }
+  const std::string bytes = encode_bundle(entries);
+  if (!replace_file(file, bytes).empty()) return state.SkipWithError("cannot write a bundle");
+  options = {.disk_cache = false, .bundles = {file}, .compiling = false};
+  for (auto _ : state) {
+    CompiledKernel kernel = compile(spec, target, options);
+    if (kernel.from != CacheResult::bundle) return state.SkipWithError("not from the bundle");
+    benchmark::DoNotOptimize(kernel);
+  }
+}
+BENCHMARK(bundle_hit)->Name("hit/bundle")->Unit(benchmark::kMicrosecond);
 
 Runtime& simulator() {
   static Runtime runtime({.device = {.kind = DeviceChoice::Kind::simulator}, .disk_cache = false});

@@ -64,6 +64,7 @@ class CudaExecutable final : public Executable {
         multiprocessors_(multiprocessors),
         family_(family),
         report_(compiled.report),
+        waits_(source.text.find("griddepcontrol.wait") != std::string::npos),
         threads_(source.threads),
         shared_memory_(source.shared_memory) {
     Current current(*context_);
@@ -99,8 +100,7 @@ class CudaExecutable final : public Executable {
       start(stream, counters ? blocks : launch.plan.tiles, &parameters,
             options.programmatic_dependent_launch);
     } else {
-      // Kernels of this family do not wait for the launch before them, so they must not start earlier.
-      start(stream, launch.plan.tiles, &launch.parameters, false);
+      start(stream, launch.plan.tiles, &launch.parameters, options.programmatic_dependent_launch);
     }
   }
 
@@ -119,7 +119,8 @@ class CudaExecutable final : public Executable {
     configuration.sharedMemBytes = static_cast<unsigned>(shared_memory_);
     configuration.hStream = static_cast<CUstream>(stream);
     configuration.attrs = &overlap;
-    configuration.numAttrs = before_previous_ends ? 1 : 0;
+    // A kernel that does not wait for the launch before it must not start earlier.
+    configuration.numAttrs = before_previous_ends && waits_ ? 1 : 0;
     void* list[] = {const_cast<void*>(parameters)};
     check(driver().launch(&configuration, function_, list, nullptr), "launch the kernel");
   }
@@ -159,6 +160,7 @@ class CudaExecutable final : public Executable {
   int multiprocessors_;
   Family family_;
   CompileReport report_;
+  bool waits_;  // for the launches before it, where those may still run
   int threads_, shared_memory_;
   CUmodule module_ = nullptr;
   CUfunction function_ = nullptr;

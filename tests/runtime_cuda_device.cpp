@@ -286,6 +286,7 @@ TEST_F(HopperDeviceTest, OnlyKernelsThatWaitMayStartBeforeThePreviousLaunchEnds)
     EXPECT_TRUE(early());
     auto kernel = runtime.kernel(parse_spec("{head_dim: 64, blocks: {family: sm80}}", "spec"));
     EXPECT_EQ(kernel->source().text.find("griddepcontrol"), std::string::npos);
+    EXPECT_NE(runtime.kernel(hopper_)->source().text.find("griddepcontrol.wait"), std::string::npos);
     DeviceBuffer memory(runtime, 128);
     TensorView view{.data = memory.data(), .dtype = DataType::bf16, .shape = {1, 1, 1, 64}};
     unsetenv("FAKE_DRIVER_HOPPER");
