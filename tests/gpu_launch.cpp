@@ -48,10 +48,16 @@ class GpuLaunch : public testing::Test {
       buffer->upload(host.data());
       initial_.push_back(std::move(host));
     }
+    // Streams and graphs are made here, in the context that the runtime uses.
+    check(driver().primary_context_retain(&context_, 0), "use the device");
+    check(driver().context_push(context_), "make the context current");
     ASSERT_EQ(CU(cuStreamCreate, "cuStreamCreate")(&stream_, CU_STREAM_NON_BLOCKING), CUDA_SUCCESS);
   }
   void TearDown() override {
     if (stream_) CU(cuStreamDestroy, "cuStreamDestroy_v2")(stream_);
+    if (!context_) return;
+    driver().context_pop(&context_);
+    driver().primary_context_release(0);
   }
 
   TensorView view(int buffer) {
@@ -98,6 +104,7 @@ class GpuLaunch : public testing::Test {
   std::unique_ptr<Runtime> runtime_;
   std::array<std::unique_ptr<DeviceBuffer>, 4> buffers_;
   std::vector<std::string> initial_;
+  CUcontext context_ = nullptr;
   CUstream stream_ = nullptr;
 };
 
