@@ -5,6 +5,7 @@
 #include <filesystem>
 
 #include "codegen/error.h"
+#include "runtime/device.h"
 #include "runtime/driver.h"
 
 namespace tilewright::cli {
@@ -29,6 +30,12 @@ const Target& chosen_target(const std::string& name) {
   if (!name.empty()) return target_by_name(name);
   const Target* present = target_of_first_device();
   return present ? *present : target_by_name("sm_80");
+}
+
+std::optional<GpuModel> gpu_of_target(const Target& target) {
+  std::optional<GpuModel> gpu = cuda_gpu_model(0);
+  if (gpu && gpu->target != target.name) gpu.reset();
+  return gpu;
 }
 
 std::vector<const Target*> target_list(const std::string& names) {

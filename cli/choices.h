@@ -3,6 +3,7 @@
 
 #include <CLI/CLI.hpp>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -10,12 +11,16 @@
 #include "codegen/launch_plan.h"
 #include "codegen/spec.h"
 #include "codegen/target.h"
+#include "runtime/tuning_records.h"
 #include "tilewright/tilewright.hpp"
 
 namespace tilewright::cli {
 
 /// `--target`'s value, else the target of this machine's GPU, else sm_80.
 const Target& chosen_target(const std::string& name);
+
+/// The machine's GPU, if it is what the target is made for.
+std::optional<GpuModel> gpu_of_target(const Target& target);
 
 /// "sm_80,sm_90a" as targets; `all` is every one. Throws Error(usage) for an unknown name.
 std::vector<const Target*> target_list(const std::string& names);

@@ -9,6 +9,7 @@
 #include "cli/command.h"
 #include "cli/failure.h"
 #include "cli/output.h"
+#include "runtime/build.h"
 #include "tilewright/tilewright.hpp"
 
 namespace tilewright::cli {
@@ -82,6 +83,7 @@ void compile_one(const Options& options, const std::string& title, const Attenti
 int compile_all(const Options& options) {
   std::vector<const Target*> targets =
       options.targets.empty() ? std::vector{&chosen_target("")} : target_list(options.targets);
+  const TuningRecords records = usable_records({});
   Results results;
   for (const std::string& file : options.files) {
     try {
@@ -89,7 +91,9 @@ int compile_all(const Options& options) {
       std::string title = title_of(spec, file);
       for (const Target* target : targets) {
         try {
-          for (const Schedule& schedule : bucket_schedules(spec, *target).distinct())
+          const std::optional<GpuModel> gpu = gpu_of_target(*target);
+          const BucketSchedules schedules = tuned_schedules(spec, *target, gpu ? &*gpu : nullptr, records);
+          for (const Schedule& schedule : schedules.distinct())
             compile_one(options, title, spec, schedule, *target, results);
         } catch (const Error& error) {
           remark(fmt::format("{} for {}:", title, target->name));

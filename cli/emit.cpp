@@ -10,6 +10,7 @@
 #include "cli/choices.h"
 #include "cli/command.h"
 #include "cli/output.h"
+#include "runtime/build.h"
 #include "runtime/llvm_plugin.h"
 #include "tilewright/tilewright.hpp"
 
@@ -37,7 +38,9 @@ std::string ptx_by_llvm(const Source& source, const Target& target) {
 std::string text_of(const Options& options) {
   AttentionSpec spec = load_spec(options.file);
   const Target& target = chosen_target(options.target);
-  const Schedule schedule = choose_schedule(spec, target, bucket_by_name(options.bucket));
+  const std::optional<GpuModel> gpu = gpu_of_target(target);
+  const ShapeBucket& bucket = bucket_by_name(options.bucket);
+  const Schedule schedule = usable_records({}).decide(spec, target, gpu ? &*gpu : nullptr, bucket).schedule;
   if (options.ptx && options.compiler == "nvrtc") {
     RuntimeOptions runtime;
     runtime.disk_cache = !options.no_cache;

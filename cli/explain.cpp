@@ -9,6 +9,7 @@
 #include "cli/command.h"
 #include "cli/output.h"
 #include "codegen/io_model.h"
+#include "runtime/build.h"
 #include "tilewright/tilewright.hpp"
 
 namespace tilewright::cli {
@@ -26,6 +27,7 @@ struct Explanation {
   AttentionSpec spec;
   const Target& target;
   BucketSchedules schedules;
+  ScheduleDecision decision;
   Schedule schedule;  // of the shape's bucket
   Resources resources;
   LaunchShape shape;
@@ -39,11 +41,15 @@ Explanation explain(const Options& options) {
   AttentionSpec spec = load_spec(options.file);
   const Target& target = chosen_target(options.target);
   LaunchShape shape = options.shape.shape(spec);
-  BucketSchedules schedules = bucket_schedules(spec, target);
-  Schedule schedule = schedules.at(shape);
+  const TuningRecords records = usable_records({});
+  const std::optional<GpuModel> gpu = gpu_of_target(target);
+  BucketSchedules schedules = tuned_schedules(spec, target, gpu ? &*gpu : nullptr, records);
+  ScheduleDecision decision = records.decide(spec, target, gpu ? &*gpu : nullptr, bucket_of(shape));
+  Schedule schedule = decision.schedule;
   Explanation result{spec,
                      target,
                      schedules,
+                     decision,
                      schedule,
                      resources(spec, schedule, target),
                      shape,
@@ -110,7 +116,8 @@ void print_text(const Options& options, const Explanation& e) {
   print_field("spec", title_of(e.spec, options.file));
   print_field("target", fmt::format("{}, {}", e.target.name, e.target.generation));
   print_field("schedule", "family " + describe(e.schedule));
-  print_field("why", schedule_reason(e.spec, e.schedule, e.target));
+  print_field("why", e.decision.reason);
+  for (const std::string& skipped : e.decision.skipped) print_field("skipped", "record " + skipped);
   const std::vector<std::string> others = other_variants(e);
   if (!others.empty()) print_field("bucket", bucket_text(e));
   for (const std::string& other : others) print_field("other", other);
@@ -156,7 +163,9 @@ Json as_json(const Options& options, const Explanation& e) {
                  {"stages", e.schedule.stages},
                  {"query_in_registers", e.schedule.query_in_registers},
                  {"ping_pong", e.schedule.ping_pong},
-                 {"reason", schedule_reason(e.spec, e.schedule, e.target)}}},
+                 {"from", name_of(e.decision.source)},
+                 {"reason", e.decision.reason},
+                 {"skipped_records", e.decision.skipped}}},
                {"bucket", bucket_of(e.shape).name},
                {"other_variants", other_variants(e)},
                {"shared_memory", e.resources.shared_memory},

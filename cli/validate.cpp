@@ -11,6 +11,7 @@
 #include "cli/failure.h"
 #include "cli/output.h"
 #include "codegen/schedule.h"
+#include "runtime/build.h"
 #include "tilewright/tilewright.hpp"
 
 namespace tilewright::cli {
@@ -30,7 +31,8 @@ struct Support {
 
 Support support_of(const AttentionSpec& spec, const Target& target) {
   try {
-    return {&target, bucket_schedules(spec, target), ""};
+    static const TuningRecords records = usable_records({});
+    return {&target, tuned_schedules(spec, target, nullptr, records), ""};
   } catch (const Error& error) {
     if (error.kind() != ErrorKind::spec) throw;
     return {&target, std::nullopt, error.what()};

@@ -81,6 +81,27 @@ Schedule choose_schedule(const AttentionSpec& spec, const Target& target, const 
                                    (nearest.block_m ? "; nearest that fits: " + describe(nearest) : ""));
 }
 
+BlockRequest request_for(const Schedule& schedule) {
+  BlockRequest blocks{
+      .family = schedule.family, .m = schedule.block_m, .n = schedule.block_n, .stages = schedule.stages};
+  if (schedule.family == Family::sm90) {
+    blocks.ping_pong = schedule.ping_pong;
+  } else {
+    blocks.warps = schedule.warps;
+    blocks.query_in_registers = schedule.query_in_registers;
+  }
+  return blocks;
+}
+
+Schedule schedule_of(const BlockRequest& blocks) {
+  const Schedule schedule =
+      merged(blocks, Schedule{.family = blocks.family.value_or(Family::sm80)});
+  if (request_for(schedule) == blocks) return schedule;
+  throw Error(ErrorKind::spec, "the blocks " + canonical_form(blocks) +
+                                   " leave something open; expected all of " +
+                                   canonical_form(request_for(schedule)));
+}
+
 std::string schedule_reason(const AttentionSpec& spec, const Schedule& schedule, const Target& target) {
   if (spec.blocks != BlockRequest{}) return "given by the spec's own blocks";
   return "default rule: " + (schedule.family == Family::sm90 ? sm90::reason(spec, schedule, target)

@@ -210,16 +210,18 @@ class ValuePrinter {
     const bool divide = expression.operation() == O::divide;
     const IntRange dividend = static_range(expression.operand(0)),
                    divisor = static_range(expression.operand(1));
+    if (dividend.low >= 0 && divisor.low > 0) return infix(expression.operation(), a, b);
     const bool literal = expression.operand(1).operation() == O::integer_literal;
     const uint64_t value = literal ? static_cast<uint64_t>(expression.operand(1).integer_value()) : 0;
-    if (value != 0 && (value & (value - 1)) == 0 && value <= uint64_t{1} << 30) {  // rounds down as it should
+    if (value != 0 && (value & (value - 1)) == 0 &&
+        value <= uint64_t{1} << 30) {  // also right for negative dividends
       if (divide)
         return {"(" + grouped(a, unary_level) + " >> " + std::to_string(__builtin_ctzll(value)) + ")",
                 primary_level, a.wide};
       return {"(" + grouped(a, unary_level) + " & " + std::to_string(value - 1) + ")", primary_level, a.wide};
     }
-    if (dividend.low >= 0 && divisor.low > 0) return infix(expression.operation(), a, b);
-    if (divide && may_wrap(dividend)) return same_width("wrapping_divide", a, b, true);
+    const bool overflows = may_wrap(dividend);
+    if (overflows) return same_width(divide ? "wrapping_divide" : "wrapping_modulo", a, b, true);
     return same_width(divide ? "floor_divide" : "floor_modulo", a, b, !fits_int(static_range(expression)));
   }
 

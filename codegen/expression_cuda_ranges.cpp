@@ -12,7 +12,7 @@ namespace {
 
 using O = Operation;
 
-constexpr size_t longest_line = 56;
+constexpr size_t longest_line = 88;
 
 /// Whether evaluation gives the very same value everywhere: no float arithmetic, whose rounding may differ.
 bool is_exact(const Expression& expression) {

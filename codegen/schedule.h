@@ -63,6 +63,11 @@ BucketSchedules bucket_schedules(const AttentionSpec& spec, const Target& target
 /// The schedule that a launch of this shape runs with.
 Schedule schedule_for(const AttentionSpec& spec, const Target& target, const LaunchShape& shape);
 
+/// `blocks` that ask for exactly this schedule, and back: `blocks` that leave nothing open. Throws
+/// Error(spec) if they do.
+BlockRequest request_for(const Schedule& schedule);
+Schedule schedule_of(const BlockRequest& blocks);
+
 /// One sentence: why the default rule chose this.
 std::string schedule_reason(const AttentionSpec& spec, const Schedule& schedule, const Target& target);
 

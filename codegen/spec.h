@@ -107,6 +107,8 @@ AttentionSpec parse_spec(std::string_view yaml, std::string_view file);
 /// The canonical form: YAML with every key that differs from its default, in a fixed order, numbers in one
 /// spelling, without name and comments. Equal specs have equal canonical forms; it parses back to an equal spec.
 std::string canonical_form(const AttentionSpec& spec);
+/// Of `blocks` alone: "{m: 128, n: 64}".
+std::string canonical_form(const BlockRequest& blocks);
 
 /// Checks values set by code rather than by YAML (same rules as the parser). Empty: valid.
 std::vector<std::string> validate(const AttentionSpec& spec);

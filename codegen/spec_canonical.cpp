@@ -52,7 +52,9 @@ std::string tensors_text(const Declarations& declarations) {
   return text + "}";
 }
 
-std::string blocks_text(const BlockRequest& blocks) {
+}  // namespace
+
+std::string canonical_form(const BlockRequest& blocks) {
   std::string fields;
   auto add = [&](std::string_view key, const std::string& value) {
     if (!fields.empty()) fields += ", ";
@@ -67,8 +69,6 @@ std::string blocks_text(const BlockRequest& blocks) {
   if (blocks.ping_pong) add("ping_pong", *blocks.ping_pong ? "true" : "false");
   return "{" + fields + "}";
 }
-
-}  // namespace
 
 std::string canonical_form(const AttentionSpec& spec) {
   const AttentionSpec defaults;
@@ -88,7 +88,7 @@ std::string canonical_form(const AttentionSpec& spec) {
   add(!spec.declarations.tensors.empty(), "tensors", tensors_text(spec.declarations));
   add(spec.layout != defaults.layout, "layout", std::string(name_of(spec.layout)));
   add(spec.page_size != defaults.page_size, "page_size", fmt::format("{}", spec.page_size));
-  add(spec.blocks != defaults.blocks, "blocks", blocks_text(spec.blocks));
+  add(spec.blocks != defaults.blocks, "blocks", canonical_form(spec.blocks));
   if (spec.softmax_scale) add(true, "softmax_scale", shortest_decimal(*spec.softmax_scale));
   add(spec.softmax_scale_at_launch, "softmax_scale", "launch");
   add(spec.softcap != defaults.softcap, "softcap", shortest_decimal(spec.softcap));

@@ -2,6 +2,7 @@
 
 #include "codegen/error.h"
 #include "runtime/environment.h"
+#include "runtime/warning.h"
 
 namespace tilewright {
 namespace {
@@ -79,6 +80,13 @@ KernelCache::Options cache_options(const RuntimeOptions& options) {
   return cache;
 }
 
+TuningRecords usable_records(const RuntimeOptions& options) {
+  if (!options.tuning_records) return {};
+  TuningRecords records(record_directories(options.records_directory));
+  for (const std::string& problem : records.problems()) warn_once("tuning records are left out: " + problem);
+  return records;
+}
+
 void require_valid(const AttentionSpec& spec) {
   auto problems = validate(spec);
   if (problems.empty()) return;
@@ -103,7 +111,8 @@ CompiledKernel compile(const AttentionSpec& spec, const Schedule& schedule, cons
 CompiledKernel compile(const AttentionSpec& spec, const Target& target, const RuntimeOptions& options,
                        bool as_ptx) {
   require_valid(spec);
-  return compile(spec, choose_schedule(spec, target), target, options, as_ptx);
+  const Schedule schedule = usable_records(options).decide(spec, target, nullptr).schedule;
+  return compile(spec, schedule, target, options, as_ptx);
 }
 
 }  // namespace tilewright

@@ -5,6 +5,7 @@
 
 #include "runtime/cache.h"
 #include "runtime/compiler.h"
+#include "runtime/tuning_records.h"
 
 namespace tilewright {
 
@@ -26,6 +27,9 @@ std::shared_ptr<const CacheEntry> build_kernel_with(Compiler* compiler, const st
 
 /// What the options of a runtime say about its cache.
 KernelCache::Options cache_options(const RuntimeOptions& options);
+
+/// The tuning records that the options leave usable. Files that cannot be read are warned of.
+TuningRecords usable_records(const RuntimeOptions& options);
 
 /// Throws Error(spec) that lists every reason, if a spec set by code breaks a rule.
 void require_valid(const AttentionSpec& spec);

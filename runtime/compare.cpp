@@ -60,11 +60,11 @@ struct Worst {
 
 class Comparison {
  public:
-  Comparison(const AttentionSpec& spec, const ForwardArguments& arguments)
+  Comparison(const AttentionSpec& spec, const ForwardArguments& arguments, const ForwardAnswers& answers)
       : spec_(spec),
         arguments_(spec.layout == Layout::packed ? with_batch_of_one(arguments) : arguments),
-        reference_(reference_forward(spec, arguments)),
-        plain_(plain_forward(spec, arguments)) {}
+        reference_(answers.reference),
+        plain_(answers.plain) {}
 
   Verdict run() {
     compare_out();
@@ -166,7 +166,7 @@ class Comparison {
 
   const AttentionSpec& spec_;
   const ForwardArguments arguments_;
-  const ReferenceResult reference_, plain_;
+  const ReferenceResult &reference_, &plain_;
   Verdict verdict_;
   Errors errors_, plain_errors_, magnitudes_;
   int64_t wrong_empty_rows_ = 0;
@@ -175,8 +175,17 @@ class Comparison {
 
 }  // namespace
 
+ForwardAnswers forward_answers(const AttentionSpec& spec, const ForwardArguments& arguments) {
+  return {reference_forward(spec, arguments), plain_forward(spec, arguments)};
+}
+
+Verdict compare_forward(const AttentionSpec& spec, const ForwardArguments& arguments,
+                        const ForwardAnswers& answers) {
+  return Comparison(spec, arguments, answers).run();
+}
+
 Verdict compare_forward(const AttentionSpec& spec, const ForwardArguments& arguments) {
-  return Comparison(spec, arguments).run();
+  return compare_forward(spec, arguments, forward_answers(spec, arguments));
 }
 
 }  // namespace tilewright

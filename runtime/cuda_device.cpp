@@ -169,8 +169,11 @@ class CudaExecutable final : public Executable {
 
 class CudaDevice final : public Device {
  public:
-  CudaDevice(CUdevice device, const TargetChoice& choice)
-      : device_(device), choice_(choice), context_(std::make_shared<const Context>(device)) {
+  CudaDevice(CUdevice device, int ordinal, const TargetChoice& choice)
+      : device_(device),
+        ordinal_(ordinal),
+        choice_(choice),
+        context_(std::make_shared<const Context>(device)) {
     check(driver().device_attribute(&multiprocessors_, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, device),
           "ask for the device's multiprocessors");
   }
@@ -179,6 +182,10 @@ class CudaDevice final : public Device {
   const Target& target() const override { return *choice_.target; }
   bool wants_ptx() const override { return choice_.as_ptx; }
   Backend backend() const override { return Backend::device; }
+  // Records of another generation would not do for PTX that stands for an unknown one.
+  std::optional<GpuModel> gpu_model() const override {
+    return choice_.as_ptx ? std::nullopt : cuda_gpu_model(ordinal_);
+  }
   std::string name() const override {
     char text[256] = "";
     check(driver().device_name(text, sizeof text, device_), "ask for the device's name");
@@ -229,6 +236,7 @@ class CudaDevice final : public Device {
 
  private:
   CUdevice device_;
+  int ordinal_;
   TargetChoice choice_;
   std::shared_ptr<const Context> context_;
   int multiprocessors_ = 0;
@@ -243,6 +251,27 @@ bool cuda_device_available(std::string* why) {
   if (cuda->device_count(&count) == CUDA_SUCCESS && count > 0) return true;
   if (why) *why = "the CUDA driver " + driver_version_text(*cuda) + " sees no device";
   return false;
+}
+
+std::optional<GpuModel> cuda_gpu_model(int ordinal) {
+  const Driver* cuda = try_driver();
+  CUdevice device = 0;
+  char name[256] = "";
+  size_t memory = 0;
+  int major = 0, minor = 0, multiprocessors = 0, l2 = 0;
+  const auto attribute = [&](int& value, CUdevice_attribute which) {
+    return cuda->device_attribute(&value, which, device) == CUDA_SUCCESS;
+  };
+  const bool known = cuda && cuda->device_get(&device, ordinal) == CUDA_SUCCESS &&
+                     cuda->device_name(name, sizeof name, device) == CUDA_SUCCESS &&
+                     cuda->device_memory(&memory, device) == CUDA_SUCCESS &&
+                     attribute(major, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR) &&
+                     attribute(minor, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR) &&
+                     attribute(multiprocessors, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT) &&
+                     attribute(l2, CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE);
+  const Target* target = known ? target_for_device(major, minor).target : nullptr;
+  if (!target) return std::nullopt;
+  return GpuModel{name, std::string(target->name), multiprocessors, l2, static_cast<int64_t>(memory)};
 }
 
 std::unique_ptr<Device> make_cuda_device(int ordinal) {
@@ -265,7 +294,7 @@ std::unique_ptr<Device> make_cuda_device(int ordinal) {
   if (!choice.target)
     throw Error(ErrorKind::environment,
                 "no kernels for CUDA device " + std::to_string(ordinal) + ": " + choice.reason);
-  return std::make_unique<CudaDevice>(device, choice);
+  return std::make_unique<CudaDevice>(device, ordinal, choice);
 }
 
 }  // namespace tilewright

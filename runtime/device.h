@@ -2,12 +2,14 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "codegen/launch_plan.h"
 #include "runtime/arguments.h"
 #include "runtime/cache.h"
 #include "runtime/include/tilewright/tilewright.hpp"
+#include "runtime/tuning_records.h"
 
 namespace tilewright {
 
@@ -31,6 +33,8 @@ class Device {
   virtual bool wants_ptx() const { return false; }
   virtual std::string name() const = 0;
   virtual Backend backend() const = 0;
+  /// What tuning records know it as; nothing: records are not for it.
+  virtual std::optional<GpuModel> gpu_model() const { return std::nullopt; }
 
   /// From the cache or compiled now, then loaded.
   virtual std::unique_ptr<Executable> load(const AttentionSpec& spec, const Schedule& schedule,
@@ -46,6 +50,9 @@ class Device {
 
 /// Whether there is a CUDA device; `why` says why not.
 bool cuda_device_available(std::string* why = nullptr);
+
+/// Of the CUDA device with this number; nothing if there is none, or no target for it.
+std::optional<GpuModel> cuda_gpu_model(int ordinal);
 
 /// Uses the caller's current context if there is one on that device, else the device's primary context.
 /// Throws Error(environment) if there is no such device or no kernels for it.

@@ -61,6 +61,14 @@ Loaded load() {
   bind(driver.copy_to_device, "cuMemcpyHtoD_v2");
   bind(driver.copy_to_host, "cuMemcpyDtoH_v2");
   bind(driver.fill_bytes, "cuMemsetD8_v2");
+  bind(driver.fill_bytes_on, "cuMemsetD8Async");
+  bind(driver.stream_create, "cuStreamCreate");
+  bind(driver.event_create, "cuEventCreate");
+  bind(driver.event_record, "cuEventRecord");
+  bind(driver.event_query, "cuEventQuery");
+  bind(driver.event_elapsed, "cuEventElapsedTime");
+  bind(driver.device_memory, "cuDeviceTotalMem_v2");
+  bind(driver.device_pci_bus, "cuDeviceGetPCIBusId");
   if (!missing.empty()) {
     loaded.why = "the CUDA driver " + path + " lacks " + missing + remedy;
     return loaded;

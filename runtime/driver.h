@@ -49,6 +49,15 @@ struct Driver {
   CUresult (*copy_to_device)(CUdeviceptr destination, const void* source, size_t bytes);
   CUresult (*copy_to_host)(void* destination, CUdeviceptr source, size_t bytes);
   CUresult (*fill_bytes)(CUdeviceptr destination, unsigned char value, size_t count);
+  CUresult (*fill_bytes_on)(CUdeviceptr destination, unsigned char value, size_t count, CUstream stream);
+
+  CUresult (*stream_create)(CUstream* stream, unsigned flags);
+  CUresult (*event_create)(CUevent* event, unsigned flags);
+  CUresult (*event_record)(CUevent event, CUstream stream);
+  CUresult (*event_query)(CUevent event);
+  CUresult (*event_elapsed)(float* milliseconds, CUevent begin, CUevent end);
+  CUresult (*device_memory)(size_t* bytes, CUdevice device);
+  CUresult (*device_pci_bus)(char* name, int length, CUdevice device);
 
   std::string path;  // of the library
 };

@@ -14,6 +14,7 @@ enum class Variable {
   bundles,
   compiling,
   lock_seconds,
+  records_directory,
   nvrtc,
   driver,
   llvm_plugin,

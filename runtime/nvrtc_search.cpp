@@ -9,6 +9,7 @@
 #include "codegen/error.h"
 #include "runtime/environment.h"
 #include "runtime/nvrtc_library.h"
+#include "runtime/own_directories.h"
 
 namespace tilewright {
 namespace {
@@ -43,18 +44,6 @@ std::vector<fs::path> loaded_objects() {
   };
   dl_iterate_phdr(visit, &files);
   return files;
-}
-
-/// The directories of this library (or of the program that it is linked into) and of the program.
-std::vector<fs::path> own_directories() {
-  std::vector<fs::path> directories;
-  std::error_code error;
-  Dl_info info;
-  if (dladdr(reinterpret_cast<void*>(&find_nvrtc), &info) && info.dli_fname)
-    directories.push_back(fs::absolute(info.dli_fname, error).parent_path());
-  fs::path program = fs::read_symlink("/proc/self/exe", error);
-  if (!error) directories.push_back(program.parent_path());
-  return directories;
 }
 
 /// site-packages and dist-packages below <prefix>/lib/python3*, newest Python first.

@@ -37,6 +37,14 @@ struct Verdict {
 };
 Verdict compare_forward(const AttentionSpec& spec, const ForwardArguments& arguments);
 
+/// Both answers, to compare several outputs for the same inputs with.
+struct ForwardAnswers {
+  ReferenceResult reference, plain;
+};
+ForwardAnswers forward_answers(const AttentionSpec& spec, const ForwardArguments& arguments);
+Verdict compare_forward(const AttentionSpec& spec, const ForwardArguments& arguments,
+                        const ForwardAnswers& answers);
+
 /// fp16, bf16, fp32 to and from double, rounding to nearest even.
 double load_element(const void* data, DataType type, int64_t index);
 void store_element(void* data, DataType type, int64_t index, double value);

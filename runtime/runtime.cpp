@@ -92,8 +92,8 @@ std::shared_ptr<Device> make_device(const RuntimeOptions& options) {
 struct Runtime::State {
   using KernelPointer = std::shared_ptr<const Kernel>;
 
-  explicit State(const RuntimeOptions& options)
-      : device(make_device(options)), cache(cache_options(options)) {}
+  explicit State(const RuntimeOptions& runtime_options)
+      : options(runtime_options), device(make_device(options)), cache(cache_options(options)) {}
 
   struct Built {
     KernelVariant variant;
@@ -109,10 +109,18 @@ struct Runtime::State {
     return built;
   }
 
+  BucketSchedules choose_schedules(const AttentionSpec& spec) {
+    std::call_once(records_read, [&] {
+      gpu = device->gpu_model();
+      if (gpu) records = usable_records(options);
+    });
+    return tuned_schedules(spec, device->target(), gpu ? &*gpu : nullptr, records);
+  }
+
   /// The variants are made side by side, so that several cost little more time than one.
   KernelPointer build(const AttentionSpec& spec, CacheResult& from) {
     require_valid(spec);
-    const BucketSchedules schedules = bucket_schedules(spec, device->target());
+    const BucketSchedules schedules = choose_schedules(spec);
     const std::vector<Schedule> distinct = schedules.distinct();
     std::vector<std::future<Built>> others;
     for (size_t i = 1; i < distinct.size(); ++i)
@@ -177,8 +185,12 @@ struct Runtime::State {
     }
   }
 
+  const RuntimeOptions options;
   std::shared_ptr<Device> device;
   KernelCache cache;
+  std::once_flag records_read;
+  std::optional<GpuModel> gpu;  // nothing: records are not for the device
+  TuningRecords records;
   std::shared_mutex mutex;
   std::unordered_map<AttentionSpec, KernelPointer, SpecHash> kernels;
   std::unordered_map<AttentionSpec, std::shared_future<KernelPointer>, SpecHash> in_flight;

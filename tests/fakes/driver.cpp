@@ -50,6 +50,8 @@ thread_local int depth = 0;
 #undef cuMemcpyHtoD
 #undef cuMemcpyDtoH
 #undef cuMemsetD8
+#undef cuDeviceTotalMem
+#undef cuEventElapsedTime
 
 #define EXPORT extern "C" __attribute__((visibility("default")))
 
@@ -177,4 +179,28 @@ EXPORT CUresult cuMemcpyDtoH_v2(void* destination, CUdeviceptr source, size_t by
 EXPORT CUresult cuMemsetD8_v2(CUdeviceptr destination, unsigned char value, size_t bytes) {
   log_memory("fill " + std::to_string(bytes) + " bytes with " + std::to_string(value));
   return std::memset(reinterpret_cast<void*>(destination), value, bytes), CUDA_SUCCESS;
+}
+EXPORT CUresult cuMemsetD8Async(CUdeviceptr destination, unsigned char value, size_t bytes, CUstream) {
+  return std::memset(reinterpret_cast<void*>(destination), value, bytes), CUDA_SUCCESS;
+}
+EXPORT CUresult cuStreamCreate(CUstream* stream, unsigned) {
+  return *stream = reinterpret_cast<CUstream>(0x10), CUDA_SUCCESS;
+}
+EXPORT CUresult cuEventCreate(CUevent* event, unsigned) {
+  return *event = reinterpret_cast<CUevent>(0x5000), CUDA_SUCCESS;
+}
+EXPORT CUresult cuEventRecord(CUevent, CUstream) {
+  return CUDA_SUCCESS;
+}
+EXPORT CUresult cuEventQuery(CUevent) {
+  return CUDA_SUCCESS;
+}
+EXPORT CUresult cuEventElapsedTime(float* milliseconds, CUevent, CUevent) {
+  return *milliseconds = 1, CUDA_SUCCESS;
+}
+EXPORT CUresult cuDeviceTotalMem_v2(size_t* bytes, CUdevice) {
+  return *bytes = size_t{1} << 30, CUDA_SUCCESS;
+}
+EXPORT CUresult cuDeviceGetPCIBusId(char* name, int length, CUdevice device) {
+  return std::snprintf(name, length, "0000:%02x:00.0", device + 1), CUDA_SUCCESS;
 }

@@ -145,6 +145,9 @@ struct RuntimeOptions {
   /// false: a kernel for a GPU that is in no bundle and no cache is an error. So is it with
   /// TILEWRIGHT_COMPILING=0.
   bool compiling = true;
+  /// Tuning records that are asked before those that ship. Absent: TILEWRIGHT_RECORDS_DIR, else the user's data directory.
+  std::optional<std::filesystem::path> records_directory;
+  bool tuning_records = true;  // false: schedules by the default rule alone
   SimulatorOptions simulator;
   std::string simulated_target = "sm_80";  // what the simulator stands for
 };
