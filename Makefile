@@ -17,7 +17,8 @@ build: setup
 run: build
 	scripts/first_light.sh
 
-test: setup
+test:
+	scripts/setup.sh test
 	scripts/build.sh all
 	ctest --test-dir build --output-on-failure -j $(JOBS)
 

@@ -21,6 +21,8 @@ Command add_cache(CLI::App& root);
 Command add_precompile(CLI::App& root);
 Command add_bundle(CLI::App& root);
 Command add_doctor(CLI::App& root);
+Command add_tune(CLI::App& root);
+Command add_report(CLI::App& root);
 
 /// Exit codes, for scripts: see docs/command-line.md.
 inline constexpr int exit_ok = 0;

@@ -52,9 +52,10 @@ int main(int argc, char** argv) {
   root.set_version_flag("--version", "tilewright " + std::string(version()));
   root.require_subcommand(1);
   root.footer("`tilewright COMMAND --help` explains a command.");
-  const std::vector<Command> commands = {
-      add_run(root),     add_emit(root),  add_compile(root),    add_explain(root), add_validate(root),
-      add_targets(root), add_cache(root), add_precompile(root), add_bundle(root),  add_doctor(root)};
+  const std::vector<Command> commands = {add_run(root),     add_emit(root),       add_compile(root),
+                                         add_explain(root), add_validate(root),   add_targets(root),
+                                         add_cache(root),   add_precompile(root), add_bundle(root),
+                                         add_doctor(root),  add_tune(root),       add_report(root)};
   if (refuse_unknown_command(root, argc, argv)) return exit_usage;
   try {
     root.parse(argc, argv);

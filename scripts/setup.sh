@@ -4,6 +4,7 @@
 # Debian 12, Ubuntu 24.04 or later. Needs root or sudo only if a package is missing.
 #   TILEWRIGHT_CUDA=auto     cuda.h and NVRTC from a CUDA toolkit (12 or 13) if there is one, else from wheels
 #   TILEWRIGHT_CUDA=toolkit  only from a toolkit;  TILEWRIGHT_CUDA=wheels  always from wheels, into build/cuda
+#   scripts/setup.sh test    also Chromium, in which a test looks at the tuning report; the test is skipped without
 #   TILEWRIGHT_LLVM=off      leaves LLVM out: no LLVM plugin, and the simulator compiles with g++
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -64,6 +65,12 @@ if [ "${TILEWRIGHT_LLVM:-auto}" != off ]; then
   if [ -n "$needed" ] && ! apt_install $needed; then
     say "warning: LLVM 19 could not be installed; building without the LLVM plugin (the simulator uses g++)"
   fi
+fi
+
+if [ "${1:-}" = test ] && ! command -v chromium >/dev/null && ! command -v chromium-headless-shell >/dev/null; then
+  # Debian's smaller build without windows first; Ubuntu has neither but as a snap.
+  apt_install chromium-headless-shell fonts-dejavu-core || apt_install chromium fonts-dejavu-core ||
+    say "warning: Chromium could not be installed; the test of the tuning report in a browser will be skipped"
 fi
 
 # ------------------------------------------------------------------------------------------- cuda.h and NVRTC

@@ -26,7 +26,7 @@ __device__ __forceinline__ Integer floor_divide(Integer a, Integer b) {
 /// With the divisor's sign, 0 for a divisor of 0.
 template <typename Integer>
 __device__ __forceinline__ Integer floor_modulo(Integer a, Integer b) {
-  if (b == 0 || b == -1) return 0;  // hardware traps on the lowest int modulo -1
+  if (b == 0) return 0;
   const Integer rest = a % b;
   return rest != 0 && (rest < 0) != (b < 0) ? rest + b : rest;
 }
@@ -50,6 +50,10 @@ __device__ __forceinline__ long long wrapping_abs(long long a) {
 
 __device__ __forceinline__ long long wrapping_divide(long long a, long long b) {
   return b == -1 ? wrapping_subtract(0, a) : floor_divide(a, b);
+}
+
+__device__ __forceinline__ long long wrapping_modulo(long long a, long long b) {
+  return b == -1 ? 0 : floor_modulo(a, b);
 }
 
 /// Indices of look-ups are 32-bit: beyond, every tensor ends.

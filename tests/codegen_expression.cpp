@@ -2,13 +2,11 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <fstream>
 #include <string>
 #include <vector>
 
 #include "codegen/expression.h"
 #include "codegen/expression_evaluate.h"
-#include "codegen/spec.h"
 #include "tests/support/random_expression.h"
 
 namespace tilewright {
@@ -252,60 +250,6 @@ TEST(Expression, RandomTreesReadBackFromTheirText) {
     ASSERT_EQ(again, tree) << text << "\n" << to_text(again);
     ASSERT_EQ(to_text(again), text);
   }
-}
-
-// Each row of docs/expressions.md that has a mask or score is a spec.
-TEST(Expression, TheManualsTableIsTrue) {
-  std::ifstream manual(TILEWRIGHT_SOURCE_DIR "/docs/expressions.md");
-  int specs = 0;
-  for (std::string line; std::getline(manual, line);) {
-    const bool row =
-        line.starts_with("| ") && (line.find("`mask: ") != line.npos || line.find("`score: ") != line.npos);
-    if (!row) continue;
-    std::string yaml = "head_dim: 64\n";
-    for (size_t at = line.find('`'); at != line.npos; at = line.find('`', at + 1)) {
-      const size_t end = line.find('`', at + 1);
-      yaml += line.substr(at + 1, end - at - 1) + "\n";
-      at = end;
-    }
-    for (size_t at = yaml.find("\\|"); at != yaml.npos; at = yaml.find("\\|"))
-      yaml.erase(at, 1);  // of the table
-    EXPECT_NO_THROW(parse_spec(yaml, "docs/expressions.md")) << yaml;
-    ++specs;
-  }
-  EXPECT_GE(specs, 14);
-}
-
-// Buckets as T5 counts them: half of them exact, the others logarithmic up to a distance of 128.
-TEST(Expression, RelativePositionsFallIntoT5sBuckets) {
-  Declarations declarations;
-  declarations.tensors["table"] = parse_tensor_type("float32[head, 32]");
-  const Expression both_ways = parse_score(
-      "table[head, (kv > q ? 16 : 0) + (abs(q - kv) < 8 ? abs(q - kv) : "
-      "min(15, 8 + floor(2.8853901 * log(abs(q - kv) / 8.0) + 0.001)))]",
-      declarations);
-  const Expression causal = parse_score(
-      "table[head, q - kv < 16 ? max(q - kv, 0) : min(31, 16 + floor(7.6943736 * log((q - kv) / 16.0) + "
-      "0.001))]",
-      declarations);
-  const auto bucket = [](int64_t distance, int64_t exact) {
-    if (distance < exact) return distance;
-    const double place = std::log(static_cast<double>(distance) / static_cast<double>(exact)) /
-                         std::log(128.0 / static_cast<double>(exact)) * static_cast<double>(exact);
-    return std::min(2 * exact - 1, exact + static_cast<int64_t>(place + 1e-9));
-  };
-  Environment at;
-  at.look_up = [](const std::string&, const std::vector<int64_t>& indices) {
-    return Value::of(static_cast<double>(indices[1]));
-  };
-  for (at.q = 0; at.q < 300; at.q += 7)
-    for (at.kv = 0; at.kv < 300; ++at.kv) {
-      const int64_t distance = std::abs(at.q - at.kv);
-      EXPECT_EQ(evaluate(both_ways, at).number, (at.kv > at.q ? 16 : 0) + bucket(distance, 8))
-          << at.q << " " << at.kv;
-      EXPECT_EQ(evaluate(causal, at).number, bucket(std::max<int64_t>(at.q - at.kv, 0), 16))
-          << at.q << " " << at.kv;
-    }
 }
 
 }  // namespace

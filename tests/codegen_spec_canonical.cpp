@@ -9,7 +9,6 @@
 
 #include "codegen/nearest.h"
 #include "codegen/spec.h"
-#include "tests/support/random_expression.h"
 
 namespace tilewright {
 namespace {
@@ -141,31 +140,6 @@ TEST(CanonicalForm, EverySingleChangeGivesAnotherIdentity) {
 }
 
 /// A valid spec drawn from the whole language.
-/// Those of random trees that texts may hold too.
-void add_random_expressions(AttentionSpec& spec, uint64_t seed) {
-  RandomExpressions random(seed);
-  const Declarations known = random_declarations();
-  const auto read_back = [&](const Expression& tree, auto parse) -> std::optional<Expression> {
-    try {
-      return parse(to_text(tree), known);
-    } catch (const ExpressionError&) {
-      return std::nullopt;
-    }
-  };
-  if (random.below(2) == 0) spec.score = read_back(random.score(4), parse_score);
-  if (auto mask = read_back(random.mask(4), parse_mask)) {
-    spec.mask = Mask{Mask::Kind::expression};
-    spec.mask.expression = mask;
-  }
-  std::set<std::string> used;
-  if (spec.mask.expression) collect_names(*spec.mask.expression, used);
-  if (spec.score) collect_names(*spec.score, used);
-  for (const std::string& name : used) {
-    if (known.scalars.count(name)) spec.declarations.scalars[name] = known.scalars.at(name);
-    if (known.tensors.count(name)) spec.declarations.tensors[name] = known.tensors.at(name);
-  }
-}
-
 AttentionSpec random_spec(std::mt19937& generator) {
   auto below = [&](int count) { return static_cast<int>(generator() % static_cast<unsigned>(count)); };
   auto coin = [&] { return below(2) == 1; };
@@ -198,7 +172,6 @@ AttentionSpec random_spec(std::mt19937& generator) {
     *flag = coin();
   }
   spec.rope = static_cast<Rope>(below(3));
-  if (coin()) add_random_expressions(spec, generator());
   return spec;
 }
 

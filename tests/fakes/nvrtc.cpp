@@ -3,6 +3,7 @@
 //   FAKE_NVRTC_VERSION=12.4          what it says it is
 //   FAKE_NVRTC_ARCHITECTURES=80,90   what it knows
 //   FAKE_NVRTC_FAIL=builtins|source  how compiles fail
+//   FAKE_NVRTC_REFUSES=TEXT          sources that hold this text fail
 //   FAKE_NVRTC_LOG=FILE              the log of a compile
 //   FAKE_NVRTC_SLEEP=SECONDS         how long a compile takes
 //   FAKE_NVRTC_COUNT=FILE            gets a line for each compile
@@ -41,7 +42,7 @@ nvrtcResult copy_out(const std::string& text, char* destination) {
 }  // namespace
 
 struct _nvrtcProgram {
-  std::string log, image;
+  std::string source, log, image;
 };
 
 extern "C" {
@@ -66,10 +67,11 @@ __attribute__((visibility("default"))) nvrtcResult nvrtcGetSupportedArchs(int* n
   return NVRTC_SUCCESS;
 }
 
-__attribute__((visibility("default"))) nvrtcResult nvrtcCreateProgram(nvrtcProgram* program, const char*,
-                                                                      const char*, int, const char* const*,
+__attribute__((visibility("default"))) nvrtcResult nvrtcCreateProgram(nvrtcProgram* program,
+                                                                      const char* source, const char*, int,
+                                                                      const char* const*,
                                                                       const char* const*) {
-  *program = new _nvrtcProgram;
+  *program = new _nvrtcProgram{source, "", ""};
   return NVRTC_SUCCESS;
 }
 
@@ -91,7 +93,8 @@ __attribute__((visibility("default"))) nvrtcResult nvrtcCompileProgram(nvrtcProg
     program->log = "nvrtc: error: failed to open libnvrtc-builtins.so.12.4.\n";
     return NVRTC_ERROR_BUILTIN_OPERATION_FAILURE;
   }
-  if (fail == "source") {
+  const std::string refused = setting("FAKE_NVRTC_REFUSES", "");
+  if (fail == "source" || (!refused.empty() && program->source.find(refused) != std::string::npos)) {
     program->log = "attention_forward.cu(7): error: identifier \"frobnicate\" is undefined\n";
     return NVRTC_ERROR_COMPILATION;
   }

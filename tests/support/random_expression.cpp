@@ -126,7 +126,7 @@ RandomData::RandomData(RandomExpressions& random, int64_t queries, int64_t keys)
     int64_t count = 1;
     for (const Dimension& dimension : type.dimensions) count *= extent(dimension);
     std::vector<Value>& values = tensors[name];
-    int64_t run = random.below(8) == 0 ? INT32_MIN : 0;  // values come in runs, as documents do
+    int64_t run = 0;  // values come in runs, as documents do
     for (int64_t i = 0; i < count; ++i) {
       if (random.below(6) == 0) ++run;
       if (type.element == ElementType::boolean)
