@@ -146,6 +146,20 @@ TEST_F(TuneTest, ResumeLeavesOutWhatHasRecords) {
   EXPECT_TRUE(contains(result.err, "llama-3-8b-prefill: has records already")) << result.err;
 }
 
+TEST_F(TuneTest, AnInterruptEndsItAtOnceAndSaysWhatIsKept) {
+  pretend_gpus(1);
+  environment["FAKE_NVRTC_SLEEP"] = "100";
+  write("spec.yaml", "head_dim: 32\n");
+  std::string command = "cd " + folder.string() + " && env -i";
+  for (const auto& [name, value] : environment) command += " " + name + "=" + value;
+  command += " timeout --preserve-status --kill-after=20 --signal=INT 1 " TILEWRIGHT_BINARY_DIR
+             "/tilewright tune spec.yaml --records records 2> interrupted.txt > /dev/null";
+  const int status = std::system(command.c_str());
+  const std::string said = contents(folder / "interrupted.txt");
+  EXPECT_EQ(WEXITSTATUS(status), 130) << said;
+  EXPECT_TRUE(contains(said, "interrupted; 0 of 1 specs are tuned")) << said;
+}
+
 /// Chromium, if the machine has it.
 std::string browser() {
   for (const char* name : {"chromium", "chromium-headless-shell", "chromium-browser", "google-chrome"})
@@ -169,7 +183,7 @@ for (const svg of charts) {
 }
 if (document.documentElement.scrollWidth > innerWidth) problems.push('the page is wider than the window');
 for (const word of ['nan', 'inf', 'undefined', 'null'])
-  if (new RegExp('\\b-?' + word + '\\b').test(document.body.innerText + document.body.innerHTML)) problems.push(word);
+  if (new RegExp('\\b-?' + word + '\\b').test(document.body.innerText + charts.map(svg => svg.outerHTML).join())) problems.push(word);
 document.body.setAttribute('data-checked', `${charts.length} charts, ${document.querySelectorAll('circle').length > 20 ? 'dots' : 'none'}, ` +
   `${document.querySelectorAll('tbody tr').length} rows, problems: ${problems.slice(0, 5).join(' | ') || 'none'}`);
 </script>)";
