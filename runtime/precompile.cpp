@@ -45,21 +45,28 @@ PrecompileResult result_of(const WorkResult& work) {
   return result;
 }
 
+std::vector<PrecompileJob> jobs_of(const AttentionSpec& spec, const std::string& title, const Target& target,
+                                   const std::vector<Schedule>& schedules) {
+  AttentionSpec nameless = spec;
+  nameless.name.clear();
+  std::vector<PrecompileJob> jobs;
+  for (const Schedule& schedule : schedules) jobs.push_back({title, nameless, &target, schedule});
+  return jobs;
+}
+
 }  // namespace
 
 std::vector<PrecompileJob> precompile_jobs(const AttentionSpec& spec, const std::string& title,
                                            const Target& target) {
-  AttentionSpec nameless = spec;
-  nameless.name.clear();
-  std::vector<PrecompileJob> jobs;
-  for (const Schedule& schedule : bucket_schedules(nameless, target).distinct())
-    jobs.push_back({title, nameless, &target, schedule});
-  return jobs;
+  static const TuningRecords records = usable_records({});
+  return jobs_of(spec, title, target, possible_schedules(spec, target, records));
 }
 
 std::vector<PrecompileJob> precompile_ptx_jobs(const AttentionSpec& spec, const std::string& title) {
   // A compute capability beyond any in the table.
-  std::vector<PrecompileJob> jobs = precompile_jobs(spec, title, *target_for_device(99, 0).target);
+  const Target& target = *target_for_device(99, 0).target;
+  // Such a GPU has no records.
+  std::vector<PrecompileJob> jobs = jobs_of(spec, title, target, bucket_schedules(spec, target).distinct());
   for (PrecompileJob& job : jobs) job.as_ptx = true;
   return jobs;
 }

@@ -141,6 +141,19 @@ std::vector<fs::path> record_directories(const std::optional<fs::path>& given) {
   return once;
 }
 
+std::vector<Schedule> possible_schedules(const AttentionSpec& spec, const Target& target,
+                                         const TuningRecords& records) {
+  std::vector<Schedule> list = bucket_schedules(spec, target).distinct();
+  const auto add = [&](const GpuModel* gpu) {
+    for (const Schedule& schedule : tuned_schedules(spec, target, gpu, records).distinct())
+      if (std::find(list.begin(), list.end(), schedule) == list.end()) list.push_back(schedule);
+  };
+  add(nullptr);
+  for (const RecordFile& file : records.files())
+    if (file.gpu.target == target.name) add(&file.gpu);
+  return list;
+}
+
 BucketSchedules tuned_schedules(const AttentionSpec& spec, const Target& target, const GpuModel* gpu,
                                 const TuningRecords& records) {
   BucketSchedules schedules;

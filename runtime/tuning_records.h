@@ -105,6 +105,11 @@ std::optional<std::filesystem::path> user_record_directory(const std::optional<s
 /// Where records are looked for: the user's own, then those that ship.
 std::vector<std::filesystem::path> record_directories(const std::optional<std::filesystem::path>& given);
 
+/// Every schedule that a runtime may choose for the spec: by the default rule, and by the records of each GPU
+/// model of the target. Without repetition.
+std::vector<Schedule> possible_schedules(const AttentionSpec& spec, const Target& target,
+                                         const TuningRecords& records);
+
 /// decide() for every bucket.
 BucketSchedules tuned_schedules(const AttentionSpec& spec, const Target& target, const GpuModel* gpu,
                                 const TuningRecords& records);

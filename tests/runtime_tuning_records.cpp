@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-#include <thread>
+#include <algorithm>
 
 #include "codegen/error.h"
 #include "tests/support/runtime_support.h"
@@ -128,6 +128,18 @@ TEST(TuningRecords, ExactThenNearestThenDefault) {
   const BucketSchedules schedules = tuned_schedules(spec_of(llama), target_by_name("sm_90a"), &h200, both);
   EXPECT_EQ(schedules.by_bucket.back(), hopper(160));
   EXPECT_EQ(schedules.by_bucket.size(), shape_buckets().size());
+}
+
+TEST(TuningRecords, ABundleNeedsEverythingThatAnyGpuMayChoose) {
+  TemporaryDirectory folder;
+  merge_records(folder / "h100.yaml", h100, {record_for(llama, 96)});
+  merge_records(folder / "h200.yaml", h200, {record_for(llama, 160)});
+  const AttentionSpec spec = spec_of(llama);
+  const Target& target = target_by_name("sm_90a");
+  const std::vector<Schedule> list = possible_schedules(spec, target, TuningRecords({folder.path()}));
+  for (const Schedule& schedule : {hopper(96), hopper(160), choose_schedule(spec, target)})
+    EXPECT_EQ(std::count(list.begin(), list.end(), schedule), 1) << describe(schedule);
+  EXPECT_EQ(possible_schedules(spec, target, {}), bucket_schedules(spec, target).distinct());
 }
 
 // Case J3.
