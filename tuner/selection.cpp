@@ -250,9 +250,10 @@ class Search {
     Rounds rounds(footprints_.size());
     for (int candidate : alive_) result_.candidates[candidate].finalist = true;
     report("final");
+    const double end = stopwatch_.seconds() + options_.final_seconds;
     run_rounds(rounds, options_.final_rounds);
     while (static_cast<int>(rounds.count()) < options_.most_final_rounds && alive_.size() > 1 &&
-           time_left()) {
+           stopwatch_.seconds() < end && time_left()) {
       const int best = fastest(rounds);
       if (best < 0) break;
       double widest = 0;
