@@ -42,7 +42,8 @@ class Kernel final : public Executable {
   using Fault = std::function<void(const ForwardArguments&)>;
   Kernel(AttentionSpec spec, Fault fault = {}) : spec_(std::move(spec)), fault_(std::move(fault)) {}
 
-  void launch(Stream, const PreparedLaunch&, const ForwardArguments& arguments) const override {
+  void launch(Stream, const PreparedLaunch&, const ForwardArguments& arguments,
+              const LaunchOptions&) const override {
     const ReferenceResult right = plain_forward(spec_, arguments);
     for (size_t i = 0; i < right.out.size(); ++i)
       store_element(arguments.out.data, spec_.dtype.out, static_cast<int64_t>(i), right.out[i]);

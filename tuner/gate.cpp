@@ -139,7 +139,7 @@ std::string Gate::refuse_case(Device& device, const Schedule& schedule, const Ex
   if (spec_.lse) arguments.lse = one.lse.view(lse.inside());
   if (spec_.sinks) arguments.sinks = one.sinks.view(sinks.inside());
   if (spec_.softmax_scale_at_launch) arguments.softmax_scale = 1 / std::sqrt(spec_.head_dim.qk);
-  executable.launch(nullptr, prepare_launch(spec_, schedule, arguments), arguments);
+  executable.launch(nullptr, prepare_launch(spec_, schedule, arguments), arguments, {});
   device.synchronize();
   const bool out_intact = out.download(one.out.bytes), lse_intact = lse.download(one.lse.bytes);
   if (!out_intact || !lse_intact) return "bytes beside the output were written";

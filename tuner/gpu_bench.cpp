@@ -160,7 +160,7 @@ class GpuBench final : public Bench {
                                flush_bytes_, stream_),
             "clear the L2 cache");
       check(cuda.event_record(events_[2 * i], stream_), "note the time");
-      executables_.at(order[i])->launch(stream_, launch, arguments_);
+      executables_.at(order[i])->launch(stream_, launch, arguments_, {});
       check(cuda.event_record(events_[2 * i + 1], stream_), "note the time");
     }
     wait_for(events_[2 * order.size() - 1]);
