@@ -261,7 +261,7 @@ class Search {
         if (candidate != best) widest = std::max(widest, sure * rounds.difference(candidate, best).error);
       if (widest <= options_.least_margin / 2) break;
       const size_t before = rounds.count();
-      run_rounds(rounds, 5);
+      run_rounds(rounds, std::max(5, static_cast<int>(before) / 4));
       if (rounds.count() == before) break;
     }
     return rounds;
