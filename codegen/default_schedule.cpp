@@ -16,10 +16,15 @@ std::string joined(const std::vector<std::string>& reasons) {
 std::vector<Schedule> preferred(const AttentionSpec& spec, const Target& target, const ShapeBucket& bucket) {
   const ShapeBucket& meant = spec.blocks == BlockRequest{} ? bucket : long_bucket();
   std::vector<Schedule> list;
-  const auto wanted = [&](Family family) { return spec.blocks.family.value_or(family) == family; };
-  if (wanted(Family::sm90) && (target.wgmma || spec.blocks.family)) list = sm90::preferred(spec, meant);
-  if (wanted(Family::sm80))
-    for (const Schedule& schedule : sm80::preferred(spec, target)) list.push_back(schedule);
+  for (Family family : {Family::sm90, Family::sm80}) {
+    const FamilyRules* rules = family_rules(spec.pass, family);
+    if (spec.blocks.family.value_or(family) != family) continue;
+    if (family == Family::sm90 && !target.wgmma && !spec.blocks.family) continue;
+    if (!rules) continue;
+    for (const Schedule& schedule : rules->preferred(spec, target, meant)) list.push_back(schedule);
+  }
+  // A family without kernels for the pass: refused with that reason.
+  if (list.empty()) list.push_back({.family = *spec.blocks.family});
   return list;
 }
 
@@ -104,8 +109,7 @@ Schedule schedule_of(const BlockRequest& blocks) {
 
 std::string schedule_reason(const AttentionSpec& spec, const Schedule& schedule, const Target& target) {
   if (spec.blocks != BlockRequest{}) return "given by the spec's own blocks";
-  return "default rule: " + (schedule.family == Family::sm90 ? sm90::reason(spec, schedule, target)
-                                                             : sm80::reason(spec, schedule, target));
+  return "default rule: " + family_rules(spec.pass, schedule.family)->reason(spec, schedule, target);
 }
 
 }  // namespace tilewright

@@ -6,6 +6,7 @@
 #include <unordered_map>
 
 #include "codegen/dead_branches.h"
+#include "codegen/emit_backward.h"
 #include "codegen/error.h"
 #include "codegen/families.h"
 #include "codegen/template_items.h"
@@ -14,8 +15,6 @@
 
 namespace tilewright {
 namespace {
-
-constexpr std::string_view kernel_name = "attention_forward";
 
 std::string_view template_text(std::string_view file) {
   for (int i = 0; i < embedded_template_count; ++i)
@@ -59,51 +58,49 @@ std::string configuration(const AttentionSpec& spec, const Schedule& schedule, c
   const bool window = mask.kind == Mask::Kind::window;
   const bool limited_left = window && mask.left != Mask::unlimited;
   const bool limited_right = causal || (window && mask.right != Mask::unlimited);
-  std::string text;
-  const auto add = [&](const char* type, const char* name, const std::string& value) {
-    text += std::string("constexpr ") + type + " " + name + " = " + value + ";\n";
-  };
-  const auto add_int = [&](const char* name, int64_t value) { add("int", name, std::to_string(value)); };
-  const auto add_bool = [&](const char* name, bool value) { add("bool", name, value ? "true" : "false"); };
-  add_int("head_dim_qk", spec.head_dim.qk);
-  add_int("head_dim_v", spec.head_dim.v);
-  add_int("gqa_ratio", spec.gqa_ratio);
-  add_bool("aligned_bottom_right", mask.kind != Mask::Kind::causal_top_left);
-  add_bool("limited_left", limited_left);
-  add_bool("limited_right", limited_right);
-  add("long long", "window_left", std::to_string(limited_left ? mask.left : 0));
-  add("long long", "window_right", std::to_string(window && limited_right ? mask.right : 0));
-  add_bool("walk_is_dense", true);
-  add_bool("masked_by_function", false);
-  add_bool("last_rows_first", limited_right);
-  add_bool("with_changed_scores", spec.softcap != 0);
-  add_bool("scores_may_vanish", false);
-  add("float", "softcap", number(spec.softcap));
-  add_bool("with_lse", spec.lse);
-  add_bool("with_sinks", spec.sinks);
-  add_bool("packed_layout", spec.layout == Layout::packed);
-  if (schedule.family == Family::sm90) {
-    add_int("consumers", schedule.consumers());
-    add_int("producer_registers", sm90::producer_registers(schedule.consumers()));
-    add_int("consumer_registers", sm90::consumer_registers(schedule.consumers()));
-    add_bool("ping_pong", schedule.ping_pong);
-    add_bool("producer_is_warp", spec.layout == Layout::packed);  // or where the walk has gaps
-    add_bool("lazy_rescale", spec.head_dim.v > 128);
-    add_bool("element_is_bf16", spec.dtype.q == DataType::bf16);
+  Constants constants;
+  constants.add_int("head_dim_qk", spec.head_dim.qk);
+  constants.add_int("head_dim_v", spec.head_dim.v);
+  constants.add_int("gqa_ratio", spec.gqa_ratio);
+  constants.add_bool("aligned_bottom_right", mask.kind != Mask::Kind::causal_top_left);
+  constants.add_bool("limited_left", limited_left);
+  constants.add_bool("limited_right", limited_right);
+  constants.add("long long", "window_left", std::to_string(limited_left ? mask.left : 0));
+  constants.add("long long", "window_right", std::to_string(window && limited_right ? mask.right : 0));
+  constants.add_bool("walk_is_dense", true);
+  constants.add_bool("masked_by_function", false);
+  constants.add_bool("last_rows_first", limited_right);
+  constants.add_bool("with_softcap", spec.softcap != 0);
+  constants.add_bool("with_changed_scores", spec.softcap != 0);
+  constants.add_bool("scores_may_vanish", false);
+  constants.add("float", "softcap", number(spec.softcap));
+  constants.add_bool("with_lse", spec.lse);
+  constants.add_bool("with_sinks", spec.sinks);
+  constants.add_bool("packed_layout", spec.layout == Layout::packed);
+  if (spec.pass == Pass::backward) {
+    add_backward_constants(constants, spec, schedule, target);
+  } else if (schedule.family == Family::sm90) {
+    constants.add_int("consumers", schedule.consumers());
+    constants.add_int("producer_registers", sm90::producer_registers(schedule.consumers()));
+    constants.add_int("consumer_registers", sm90::consumer_registers(schedule.consumers()));
+    constants.add_bool("ping_pong", schedule.ping_pong);
+    constants.add_bool("producer_is_warp", spec.layout == Layout::packed);  // or where the walk has gaps
+    constants.add_bool("lazy_rescale", spec.head_dim.v > 128);
+    constants.add_bool("element_is_bf16", spec.dtype.q == DataType::bf16);
   }
-  add_int("block_m", schedule.block_m);
-  add_int("block_n", schedule.block_n);
-  add_int("warps", schedule.warps);
-  add_int("threads", schedule.threads());
-  add_int("stages", schedule.stages);
-  add_bool("query_in_registers", schedule.query_in_registers);
-  add_int("blocks_per_sm", resources(spec, schedule, target).blocks_per_sm);
-  return text;
+  constants.add_int("block_m", schedule.block_m);
+  constants.add_int("block_n", schedule.block_n);
+  constants.add_int("warps", schedule.warps);
+  constants.add_int("threads", schedule.threads());
+  constants.add_int("stages", schedule.stages);
+  constants.add_bool("query_in_registers", schedule.query_in_registers);
+  constants.add_int("blocks_per_sm", resources(spec, schedule, target).blocks_per_sm);
+  return constants.text;
 }
 
 std::string header(const AttentionSpec& spec, const Schedule& schedule, const Target& target) {
-  std::string text = "// Attention forward, family " + std::string(name_of(schedule.family)) + ", for " +
-                     std::string(target.name) +
+  std::string text = "// Attention " + std::string(name_of(spec.pass)) + ", family " +
+                     std::string(name_of(schedule.family)) + ", for " + std::string(target.name) +
                      ". Generated by Tilewright.\n// Schedule: " + describe(schedule) + ".\n// Spec:\n";
   const std::string canonical = canonical_form(spec);
   for (size_t at = 0; at < canonical.size();) {
@@ -119,7 +116,7 @@ std::string entry_point(Family family, bool expressions) {
   const std::string parameters = family == Family::sm90 ? "HopperForwardParameters" : "ForwardParameters";
   const std::string head = "extern \"C\" __global__ void __launch_bounds__(threads, " +
                            std::string(family == Family::sm90 ? "1" : "blocks_per_sm") + ")\n    " +
-                           std::string(kernel_name) + "(const __grid_constant__ " + parameters + " p";
+                           "attention_forward(const __grid_constant__ " + parameters + " p";
   if (expressions)
     return head +
            ",\n                      const __grid_constant__ ExpressionArguments e) {\n  forward(p, e);\n}\n";
@@ -127,13 +124,17 @@ std::string entry_point(Family family, bool expressions) {
 }
 
 // What the simulator calls: generated code keeps no other contact with the host.
-std::string simulator_entry_points(Family family) {
-  const std::string name(kernel_name),
-      parameters = family == Family::sm90 ? "HopperForwardParameters" : "ForwardParameters";
-  return "extern \"C\" void " + name +
-         "_bind(const SimulatorInterface* interface) { simulator = interface; }\n\n" + "extern \"C\" void " +
-         name + "_thunk(const void* parameters) {\n  " + name + "(*(const " + parameters +
-         "*)parameters);\n}\n";
+std::string simulator_entry_points(const Source& source, const std::string& parameters) {
+  std::string text = "extern \"C\" void " + source.kernel_name +
+                     "_bind(const SimulatorInterface* interface) { simulator = interface; }\n";
+  const auto add_thunk = [&](const std::string& kernel, const std::string& type) {
+    text += "\nextern \"C\" void " + kernel + "_thunk(const void* parameters) {\n  " + kernel + "(*(const " +
+            type + "*)parameters);\n}\n";
+  };
+  if (source.before) add_thunk(source.before->name, "BackwardParameters");
+  add_thunk(source.kernel_name, parameters);
+  if (source.after) add_thunk(source.after->name, "BackwardParameters");
+  return text;
 }
 
 struct Section {
@@ -150,9 +151,10 @@ std::map<std::string, bool> decided(const std::vector<TemplateItem>& constants) 
   return values;
 }
 
-// Prints the items that the kernel reaches by name, in the order of the sections, without what `constants`
+// Prints the items that the kernels reach by name, in the order of the sections, without what `constants`
 // rule out.
-std::string reachable(const std::vector<Section>& sections, const std::map<std::string, bool>& constants) {
+std::string reachable(const std::vector<Section>& sections, const std::vector<std::string>& kernels,
+                      const std::map<std::string, bool>& constants) {
   std::unordered_multimap<std::string_view, const TemplateItem*> by_name;
   for (const Section& section : sections)
     for (const TemplateItem& item : *section.items) by_name.emplace(item.name, &item);
@@ -166,7 +168,7 @@ std::string reachable(const std::vector<Section>& sections, const std::map<std::
       open.push_back(at->second);
     }
   };
-  reach(kernel_name);
+  for (const std::string& kernel : kernels) reach(kernel);
   while (!open.empty()) {
     const TemplateItem* item = open.back();
     open.pop_back();
@@ -193,7 +195,23 @@ std::string reachable(const std::vector<Section>& sections, const std::map<std::
 
 }  // namespace
 
+std::vector<std::string> kernel_names(const Source& source) {
+  std::vector<std::string> names;
+  if (source.before) names.push_back(source.before->name);
+  names.push_back(source.kernel_name);
+  if (source.after) names.push_back(source.after->name);
+  return names;
+}
+
 Source emit(const AttentionSpec& spec, const Schedule& schedule, const Target& target, Backend backend) {
+  const bool backward = spec.pass == Pass::backward, hopper = schedule.family == Family::sm90;
+  Source source;
+  source.kernel_name = backward ? "attention_backward" : "attention_forward";
+  source.file_name = source.kernel_name + ".cu";
+  source.threads = schedule.threads();
+  source.shared_memory = resources(spec, schedule, target).shared_memory;
+  if (backward) add_backward_kernels(source, schedule);
+
   const std::vector<TemplateItem> constants = parse_template(configuration(spec, schedule, target), backend);
   std::vector<Section> sections;
   const bool packed = spec.layout == Layout::packed;
@@ -204,11 +222,14 @@ Source emit(const AttentionSpec& spec, const Schedule& schedule, const Target& t
   };
   add_file("common.cuh");
   add_file("forward_parameters.cuh");
+  if (backward) add_file("backward_parameters.cuh");
   sections.push_back({"This kernel's spec and schedule", &constants});
   add_file("primitives/primitives.cuh");
   add_file(spec.dtype.q == DataType::bf16 ? "primitives/element_bf16.cuh" : "primitives/element_fp16.cuh");
   std::vector<TemplateItem> products;
-  if (schedule.family == Family::sm90) {
+  if (backward) {
+    for (std::string_view file : backward_files(schedule.family)) add_file(file);
+  } else if (hopper) {
     add_file("sm90/parameters.cuh");
     add_file("primitives/sm90.cuh");
     products = warpgroup_products(spec, schedule, backend);
@@ -229,21 +250,21 @@ Source emit(const AttentionSpec& spec, const Schedule& schedule, const Target& t
           "sm80/softmax.cuh", "sm80/output.cuh", "sm80/forward.cuh"})
       add_file(file);
   }
-  const std::vector<TemplateItem> entry = parse_template(entry_point(schedule.family, false), backend);
+  // The backward pass's kernels are in its templates.
+  std::vector<TemplateItem> entry;
+  if (!backward) entry = parse_template(entry_point(schedule.family, false), backend);
   sections.push_back({"The kernel", &entry});
 
-  Source source;
   source.text = header(spec, schedule, target) + "\n";
   if (backend == Backend::simulator)
     source.text += std::string(template_text("primitives/simulator_interface.cuh")) + "\n";
   source.text += template_text(backend == Backend::device ? "primitives/device_prelude.cuh"
                                                           : "primitives/simulator_prelude.cuh");
-  source.text += reachable(sections, decided(constants));
-  if (backend == Backend::simulator) source.text += "\n" + simulator_entry_points(schedule.family);
-  source.file_name = std::string(kernel_name) + ".cu";
-  source.kernel_name = kernel_name;
-  source.threads = schedule.threads();
-  source.shared_memory = resources(spec, schedule, target).shared_memory;
+  source.text += reachable(sections, kernel_names(source), decided(constants));
+  if (backend == Backend::simulator) {
+    const std::string pass = backward ? "Backward" : "Forward";
+    source.text += "\n" + simulator_entry_points(source, (hopper ? "Hopper" : "") + pass + "Parameters");
+  }
   return source;
 }
 

@@ -22,21 +22,58 @@ class Refusals {
   std::vector<std::string> reasons_;
 };
 
+/// What one family says of one pass.
+struct FamilyRules {
+  Resources (*resources)(const AttentionSpec&, const Schedule&, const Target&);
+  std::vector<std::string> (*illegal_because)(const AttentionSpec&, const Schedule&, const Target&);
+  /// In order of preference; the first that is legal is taken.
+  std::vector<Schedule> (*preferred)(const AttentionSpec&, const Target&, const ShapeBucket&);
+  std::string (*reason)(const AttentionSpec&, const Schedule&, const Target&);
+};
+/// Null: the family has no kernels for the pass.
+const FamilyRules* family_rules(Pass pass, Family family);
+
 namespace sm80 {
 Resources resources(const AttentionSpec& spec, const Schedule& schedule, const Target& target);
 std::vector<std::string> illegal_because(const AttentionSpec& spec, const Schedule& schedule,
                                          const Target& target);
 /// In order of preference; the first that is legal is taken. The last fits every supported spec.
-std::vector<Schedule> preferred(const AttentionSpec& spec, const Target& target);
+std::vector<Schedule> preferred(const AttentionSpec& spec, const Target& target,
+                                const ShapeBucket& bucket);
 std::string reason(const AttentionSpec& spec, const Schedule& schedule, const Target& target);
 }  // namespace sm80
 
-namespace sm90 {
-Resources resources(const AttentionSpec& spec, const Schedule& schedule);
+/// The backward pass of a family. To serve it, a family gives these rules, `dq_tile_floats` (codegen/
+/// backward_plan.h), constants and files (codegen/emit_backward.cpp), and templates with the kernels
+/// `attention_backward` and `attention_backward_finish` (templates/backward_parameters.cuh).
+namespace sm80_backward {
+Resources resources(const AttentionSpec& spec, const Schedule& schedule, const Target& target);
 std::vector<std::string> illegal_because(const AttentionSpec& spec, const Schedule& schedule,
                                          const Target& target);
-/// For launches of the bucket.
-std::vector<Schedule> preferred(const AttentionSpec& spec, const ShapeBucket& bucket);
+std::vector<Schedule> preferred(const AttentionSpec& spec, const Target& target,
+                                const ShapeBucket& bucket);
+std::string reason(const AttentionSpec& spec, const Schedule& schedule, const Target& target);
+
+/// How a block's warps share a product's result: `rows` times `columns` warps, each with fragments of 16
+/// x 16. Rows divide evenly; the last warps of a row may have fewer columns.
+struct WarpGrid {
+  int rows = 0, columns = 0;
+  int row_fragments = 0, column_fragments = 0;  // of one warp, at most
+  int registers() const { return 8 * row_fragments * column_fragments; }
+};
+struct WarpGrids {
+  WarpGrid scores, dv, dk, dq;
+};
+/// All zero if the warps cannot share the tile.
+WarpGrids warp_grids(const AttentionSpec& spec, const Schedule& schedule);
+}  // namespace sm80_backward
+
+namespace sm90 {
+Resources resources(const AttentionSpec& spec, const Schedule& schedule, const Target& target);
+std::vector<std::string> illegal_because(const AttentionSpec& spec, const Schedule& schedule,
+                                         const Target& target);
+std::vector<Schedule> preferred(const AttentionSpec& spec, const Target& target,
+                                const ShapeBucket& bucket);
 std::string reason(const AttentionSpec& spec, const Schedule& schedule, const Target& target);
 /// Of a consumer thread and of a producer thread, after they have traded (setmaxnreg).
 int consumer_registers(int consumers);

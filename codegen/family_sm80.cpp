@@ -72,7 +72,7 @@ std::vector<std::string> illegal_because(const AttentionSpec& spec, const Schedu
 // Measured on an H200 against FlashAttention-2 over head dims 64, 128, 256, lengths 1k to 16k
 // (bench/results): 32 rows a warp halve the shared-memory traffic of 16 and fit the registers up to 128
 // output columns; beyond, two small blocks per SM overlap better than one large one.
-std::vector<Schedule> preferred(const AttentionSpec& spec, const Target& target) {
+std::vector<Schedule> preferred(const AttentionSpec& spec, const Target& target, const ShapeBucket&) {
   const auto schedule = [](int m, int n, int warps, int stages, bool query_in_registers = false) {
     return Schedule{Family::sm80, m, n, warps, stages, query_in_registers};
   };

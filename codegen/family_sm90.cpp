@@ -36,7 +36,7 @@ int producer_registers(int consumers) {
   return consumers == 3 ? 32 : 40;
 }
 
-Resources resources(const AttentionSpec& spec, const Schedule& schedule) {
+Resources resources(const AttentionSpec& spec, const Schedule& schedule, const Target&) {
   Resources result;
   const int qk = panels(spec.head_dim.qk), v = panels(spec.head_dim.v);
   const int last_values = spec.layout == Layout::packed ? 16 : 0;  // templates/sm90/last_values.cuh
@@ -69,7 +69,7 @@ std::vector<std::string> illegal_because(const AttentionSpec& spec, const Schedu
                  ", 4 for each 64 rows and 4 for the producer");
   if (schedule.ping_pong && consumers < 2)
     refusals.add("blocks.ping_pong needs two consumers, blocks.m 128 or 192");
-  const Resources need = sm90::resources(spec, schedule);
+  const Resources need = sm90::resources(spec, schedule, target);
   if (need.shared_memory > target.shared_memory_per_block)
     refusals.add("the tiles take " + text(need.shared_memory) + " bytes of shared memory and " +
                  std::string(target.name) + " has " + text(target.shared_memory_per_block) + " for a block");
@@ -87,7 +87,7 @@ std::vector<std::string> illegal_because(const AttentionSpec& spec, const Schedu
 // faster, at 16k 15 % slower.
 constexpr int widest_for_three = 96;
 
-std::vector<Schedule> preferred(const AttentionSpec& spec, const ShapeBucket& bucket) {
+std::vector<Schedule> preferred(const AttentionSpec& spec, const Target&, const ShapeBucket& bucket) {
   const int widest = std::max(spec.head_dim.qk, spec.head_dim.v);
   const bool causal = spec.mask.kind == Mask::Kind::causal || spec.mask.kind == Mask::Kind::causal_top_left;
   const bool short_tiles = causal && bucket.name != long_bucket().name;

@@ -13,15 +13,28 @@ bool Refusals::in_range(const char* name, int value, int low, int high) {
   return false;
 }
 
+const FamilyRules* family_rules(Pass pass, Family family) {
+  static constexpr FamilyRules forward_sm80{sm80::resources, sm80::illegal_because, sm80::preferred,
+                                            sm80::reason};
+  static constexpr FamilyRules forward_sm90{sm90::resources, sm90::illegal_because, sm90::preferred,
+                                            sm90::reason};
+  static constexpr FamilyRules backward_sm80{sm80_backward::resources, sm80_backward::illegal_because,
+                                             sm80_backward::preferred, sm80_backward::reason};
+  if (pass == Pass::backward) return family == Family::sm80 ? &backward_sm80 : nullptr;
+  return family == Family::sm80 ? &forward_sm80 : &forward_sm90;
+}
+
 Resources resources(const AttentionSpec& spec, const Schedule& schedule, const Target& target) {
-  return schedule.family == Family::sm90 ? sm90::resources(spec, schedule)
-                                         : sm80::resources(spec, schedule, target);
+  const FamilyRules* rules = family_rules(spec.pass, schedule.family);
+  return rules ? rules->resources(spec, schedule, target) : Resources{};
 }
 
 std::vector<std::string> illegal_because(const AttentionSpec& spec, const Schedule& schedule,
                                          const Target& target) {
-  return schedule.family == Family::sm90 ? sm90::illegal_because(spec, schedule, target)
-                                         : sm80::illegal_because(spec, schedule, target);
+  if (const FamilyRules* rules = family_rules(spec.pass, schedule.family))
+    return rules->illegal_because(spec, schedule, target);
+  return {"the " + std::string(name_of(schedule.family)) + " family has no kernel for `pass: " +
+          std::string(name_of(spec.pass)) + "`; expected blocks.family sm80"};
 }
 
 std::vector<std::string> unsupported_because(const AttentionSpec& spec, const Target& target) {
@@ -30,10 +43,12 @@ std::vector<std::string> unsupported_because(const AttentionSpec& spec, const Ta
     if (used) refusals.add(std::string("`") + key + "` has no kernel yet");
   };
   if (target.major < 8) refusals.add(std::string(target.name) + " is older than compute capability 8.0");
-  if (spec.pass != Pass::forward)
-    refusals.add("`pass: " + std::string(name_of(spec.pass)) + "` has no kernel yet; forward has");
+  if (spec.pass == Pass::decode) refusals.add("`pass: decode` has no kernel yet; forward and backward have");
   if (spec.layout == Layout::paged)
     refusals.add("`layout: paged` has no kernel yet; bshd, bhsd and packed have");
+  if (spec.pass == Pass::backward && spec.layout == Layout::packed)
+    refusals.add("`layout: packed` has no backward kernel yet; bshd and bhsd have");
+  if (spec.pass == Pass::backward && spec.sinks) refusals.add("`sinks` has no backward kernel yet");
   if (spec.dtype.q != spec.dtype.kv || spec.dtype.q != spec.dtype.out ||
       (spec.dtype.q != DataType::fp16 && spec.dtype.q != DataType::bf16))
     refusals.add("`dtype` {q: " + std::string(name_of(spec.dtype.q)) + ", kv: " +

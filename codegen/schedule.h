@@ -34,6 +34,11 @@ struct Resources {
 };
 Resources resources(const AttentionSpec& spec, const Schedule& schedule, const Target& target);
 
+/// Bytes of device memory that a launch of this shape takes for itself: 0 for the forward pass, linear in the
+/// lengths for the backward pass. Pure arithmetic in 64 bits, the same with and without a GPU. Throws
+/// Error(usage) for lengths that cannot be launched.
+int64_t workspace_size(const AttentionSpec& spec, const Schedule& schedule, const LaunchShape& shape);
+
 /// Why a schedule cannot run; empty: legal. Each reason names numbers (bytes needed, bytes available).
 std::vector<std::string> illegal_because(const AttentionSpec& spec, const Schedule& schedule,
                                          const Target& target);

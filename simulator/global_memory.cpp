@@ -102,6 +102,12 @@ std::string GlobalMemory::add_fault(const void* address, int bytes) const {
                 : outside(address, bytes);
 }
 
+std::string GlobalMemory::sum_fault(const void* address, int bytes) const {
+  const Region* region = find(address, bytes, false);
+  if (!region) return outside(address, bytes);
+  return region->buffer.sums ? "" : "adds to \"" + region->buffer.name + "\", which does not hold sums";
+}
+
 std::string GlobalMemory::outside(const void* address, int bytes) const {
   const uintptr_t at = reinterpret_cast<uintptr_t>(address);
   const Region* nearest = nullptr;

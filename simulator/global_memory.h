@@ -33,6 +33,7 @@ class GlobalMemory {
 
   /// Why nobody may add atomically there; empty: one may.
   std::string add_fault(const void* address, int bytes) const;
+  std::string sum_fault(const void* address, int bytes) const;
 
  private:
   struct Region {

@@ -56,6 +56,10 @@ const char* name_of(Primitive primitive) {
       return "barrier_wait";
     case Primitive::global_add:
       return "global_add";
+    case Primitive::global_sum:
+      return "global_sum";
+    case Primitive::global_wait:
+      return "global_wait";
     case Primitive::tensor_load:
       return "tensor_load";
     case Primitive::warpgroup_fence:

@@ -32,6 +32,8 @@ enum class Primitive : uint8_t {
   barrier_arrive_expecting,
   barrier_wait,
   global_add,
+  global_sum,
+  global_wait,
   tensor_load,
   warpgroup_fence,
   warpgroup_multiply,

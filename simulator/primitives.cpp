@@ -2,8 +2,11 @@
 #include "simulator/primitives.h"
 
 #include <algorithm>
+#include <atomic>
+#include <chrono>
 #include <cmath>
 #include <cstring>
+#include <thread>
 
 #include <fmt/format.h>
 
@@ -243,6 +246,40 @@ int global_add(int* address, int value, int site) {
   return __atomic_fetch_add(address, value, __ATOMIC_SEQ_CST);
 }
 
+void global_sum(float* address, const float* values, int count, int site) {
+  Block& block = Block::current();
+  const Place place(Primitive::global_sum, site);
+  const int bytes = count * static_cast<int>(sizeof *address);
+  check_global_alignment(block, address, bytes, place);
+  if (const std::string fault = block.global().sum_fault(address, bytes); !fault.empty()) {
+    block.fail(place, [&] { return "global memory: " + fault; });
+  }
+  for (int i = 0; i < count; ++i) std::atomic_ref<float>(address[i]).fetch_add(values[i]);
+}
+
+// Blocks start in order, so that one which waits for an earlier one waits for a block that runs or is done.
+void global_wait(const int* address, int least, int site) {
+  Block& block = Block::current();
+  const Place place(Primitive::global_wait, site);
+  check_global_read(block, address, sizeof *address, place);
+  constexpr auto patience = std::chrono::seconds(30);
+  const auto start = std::chrono::steady_clock::now();
+  while (__atomic_load_n(address, __ATOMIC_SEQ_CST) < least) {
+    if (std::chrono::steady_clock::now() - start > patience) {
+      block.fail(place, [&] {
+        return fmt::format("has waited 30 s for a {} where {} stands: nobody ends that turn", least,
+                           __atomic_load_n(address, __ATOMIC_SEQ_CST));
+      });
+    }
+    std::this_thread::yield();
+  }
+}
+
+float unpack(unsigned element, int element_type) {
+  return element_type == 0 ? float_from_fp16(static_cast<uint16_t>(element))
+                           : float_from_bf16(static_cast<uint16_t>(element));
+}
+
 // --- asynchronous copies
 
 void land(Block& block, AsyncCopy& copy) {
@@ -351,6 +388,8 @@ const SimulatorInterface simulator_interface = {
     .global_load = global_load,
     .global_store = global_store,
     .global_add = global_add,
+    .global_sum = global_sum,
+    .global_wait = global_wait,
     .copy_async_16 = copy_async_16,
     .copy_async_commit = copy_async_commit,
     .copy_async_wait = copy_async_wait,
@@ -368,6 +407,7 @@ const SimulatorInterface simulator_interface = {
     .bulk_commit = bulk_commit,
     .bulk_wait = bulk_wait,
     .pack_two = pack_two,
+    .unpack = unpack,
     .exp2 = exp2_of,
     .log2 = log2_of,
 };

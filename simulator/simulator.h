@@ -18,6 +18,7 @@ struct Buffer {
   bool writable = false;
   bool initialised = true;
   bool counters = false;  // writable; all blocks may add to it (global_add) and store to it, in any order
+  bool sums = false;      // holds values that all blocks may add to (global_sum), and nobody may store to
 };
 
 struct Launch {

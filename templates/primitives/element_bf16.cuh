@@ -34,3 +34,12 @@ DEVICE {
   return value;
 }
 SIMULATOR { u16 bits; simulator->global_load(&bits, address, 2, site); return __builtin_bit_cast(float, (u32)bits << 16); }
+
+/// The two elements of a pair as floats.
+PRIMITIVE float unpack_low(u32 pair)
+DEVICE { float y; asm("mov.b32 %0, %1;" : "=f"(y) : "r"(pair << 16)); return y; }
+SIMULATOR { return simulator->unpack(pair & 0xffffu, 1); }
+
+PRIMITIVE float unpack_high(u32 pair)
+DEVICE { float y; asm("mov.b32 %0, %1;" : "=f"(y) : "r"(pair & 0xffff0000u)); return y; }
+SIMULATOR { return simulator->unpack(pair >> 16, 1); }

@@ -41,3 +41,12 @@ SIMULATOR {
   const float magnitude = finite ? __builtin_bit_cast(float, rest) * 0x1p112f : __builtin_bit_cast(float, rest | 0x7f800000);
   return __builtin_bit_cast(float, __builtin_bit_cast(u32, magnitude) | sign);
 }
+
+/// The two elements of a pair as floats.
+PRIMITIVE float unpack_low(u32 pair)
+DEVICE { float y; asm("{ .reg .b16 low, high; mov.b32 {low, high}, %1; cvt.f32.f16 %0, low; }" : "=f"(y) : "r"(pair)); return y; }
+SIMULATOR { return simulator->unpack(pair & 0xffffu, 0); }
+
+PRIMITIVE float unpack_high(u32 pair)
+DEVICE { float y; asm("{ .reg .b16 low, high; mov.b32 {low, high}, %1; cvt.f32.f16 %0, high; }" : "=f"(y) : "r"(pair)); return y; }
+SIMULATOR { return simulator->unpack(pair >> 16, 0); }

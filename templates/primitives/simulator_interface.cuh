@@ -29,6 +29,8 @@ struct SimulatorInterface {
   void (*global_load)(void* destination, const void* address, int bytes, int site);
   void (*global_store)(void* address, const void* source, int bytes, int site);
   int (*global_add)(int* address, int value, int site);  // atom.add; returns what was there
+  void (*global_sum)(float* address, const float* values, int count, int site);  // red.add, of each value by itself
+  void (*global_wait)(const int* address, int least, int site);  // until it holds at least that
   void (*copy_async_16)(unsigned destination, const void* source, int bytes, int site);  // cp.async.cg 16; bytes 0 or 16
   void (*copy_async_commit)(int site);
   void (*copy_async_wait)(int groups_in_flight, int site);
@@ -53,6 +55,7 @@ struct SimulatorInterface {
   void (*bulk_wait)(int groups_in_flight, int only_reads, int site);  // only_reads: shared memory may be written again
   // --- arithmetic; pack_two rounds to nearest even into element_type, low in the lower half
   unsigned (*pack_two)(float low, float high, int element_type);
+  float (*unpack)(unsigned element, int element_type);
   float (*exp2)(float);
   float (*log2)(float);
 };

@@ -1,0 +1,76 @@
+#include "codegen/backward_plan.h"
+
+#include <algorithm>
+
+#include "codegen/error.h"
+#include "codegen/families.h"
+
+namespace tilewright {
+namespace {
+
+constexpr int64_t limit = INT32_MAX;
+
+int64_t divide_up(int64_t a, int64_t b) {
+  return (a + b - 1) / b;
+}
+
+int64_t aligned(int64_t bytes) {
+  return divide_up(bytes, 256) * 256;
+}
+
+/// Blocks of a grid: tiles of all heads and batches. Three factors below 2^31 can pass 2^63.
+int64_t blocks(int64_t tiles, int64_t heads, int64_t batch, const char* what) {
+  const int64_t of_a_batch = tiles * heads;
+  if (batch > 0 && of_a_batch > limit / batch)
+    throw Error(ErrorKind::usage, "batch " + std::to_string(batch) + " times heads " + std::to_string(heads) +
+                                      " times " + std::to_string(tiles) + " tiles of " + what +
+                                      " is more than one launch's 2147483647 blocks");
+  return of_a_batch * batch;
+}
+
+// Where tiles differ in length, those of many heads are computed together, the longest first: as many KV
+// heads as have Q, dO and dQ in 40 MB of L2.
+int64_t section_heads(const AttentionSpec& spec, const LaunchShape& shape) {
+  constexpr int64_t budget = int64_t{40} << 20;
+  if (spec.mask.kind == Mask::Kind::none) return 1;
+  const int64_t row_bytes =
+      (spec.head_dim.qk + spec.head_dim.v) * size_of(spec.dtype.q) + spec.head_dim.qk * int64_t{4};
+  const int64_t head_bytes = shape.seqlen_q * row_bytes * spec.gqa_ratio;
+  const int64_t kv_heads = std::max<int64_t>(1, shape.heads / spec.gqa_ratio * shape.batch);
+  int64_t together = 1;
+  while (2 * together * head_bytes <= budget && together < kv_heads) together *= 2;
+  return std::min(together, kv_heads);
+}
+
+}  // namespace
+
+int dq_tile_floats(const AttentionSpec& spec, const Schedule& schedule) {
+  return schedule.threads() * sm80_backward::warp_grids(spec, schedule).dq.registers();
+}
+
+BackwardPlan plan_backward(const AttentionSpec& spec, const Schedule& schedule, const LaunchShape& shape) {
+  for (int64_t length : {shape.batch, shape.heads, shape.seqlen_q, shape.seqlen_kv})
+    if (length < 0 || length > limit - 1024)
+      throw Error(ErrorKind::usage, "a batch, head count or sequence length of " + std::to_string(length) +
+                                        " cannot be launched; expected 0 to " + std::to_string(limit - 1024));
+  BackwardPlan plan;
+  plan.m_tiles = divide_up(shape.seqlen_q, schedule.block_m);
+  plan.n_tiles = divide_up(shape.seqlen_kv, schedule.block_n);
+  plan.query_blocks = blocks(plan.m_tiles, shape.heads, shape.batch, "query rows");
+  plan.key_blocks = blocks(plan.n_tiles, shape.heads / spec.gqa_ratio, shape.batch, "keys");
+  plan.section_heads = section_heads(spec, shape);
+  // At most 2^31 tiles of at most 2^18 bytes: far from the end of 64 bits.
+  const int64_t rows = plan.query_blocks * schedule.block_m;
+  BackwardWorkspace& workspace = plan.workspace;
+  workspace.lse_log2 = aligned(plan.query_blocks * dq_tile_floats(spec, schedule) * 4);
+  workspace.row_terms = workspace.lse_log2 + aligned(rows * 4);
+  workspace.turns = workspace.row_terms + aligned(rows * 4);
+  workspace.bytes = workspace.turns + (spec.deterministic ? aligned((plan.query_blocks + 1) * 4) : 0);
+  return plan;
+}
+
+int64_t workspace_size(const AttentionSpec& spec, const Schedule& schedule, const LaunchShape& shape) {
+  return spec.pass == Pass::backward ? plan_backward(spec, schedule, shape).workspace.bytes : 0;
+}
+
+}  // namespace tilewright

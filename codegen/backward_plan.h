@@ -1,0 +1,37 @@
+// What one launch of the backward pass needs for given shapes: grids and the workspace. Pure arithmetic.
+#pragma once
+
+#include <cstdint>
+
+#include "codegen/schedule.h"
+#include "codegen/spec.h"
+
+namespace tilewright {
+
+/// Floats of the workspace in which one tile of query rows of one head sums up dQ, a multiple of 4: what a
+/// family keeps for it, in whatever order it likes.
+int dq_tile_floats(const AttentionSpec& spec, const Schedule& schedule);
+
+/// Where the parts of the workspace lie, in bytes from its start; each is aligned to 256 bytes.
+struct BackwardWorkspace {
+  int64_t dq_sums = 0;    // fp32, dq_tile_floats a tile of query rows
+  int64_t lse_log2 = 0;   // fp32, a value a row of whole tiles
+  int64_t row_terms = 0;  // the same
+  int64_t turns = 0;      // `deterministic`: an int a tile of query rows, and one more
+  int64_t bytes = 0;      // all together
+};
+
+struct BackwardPlan {
+  int64_t m_tiles = 0;  // tiles of query rows a head
+  int64_t n_tiles = 0;  // tiles of keys a KV head
+  int64_t query_blocks =
+      0;  // tiles of query rows of all heads and batches: blocks before and after the main kernel
+  int64_t key_blocks = 0;     // tiles of keys of all KV heads and batches: blocks of the main kernel
+  int64_t section_heads = 1;  // KV heads whose tiles are computed together
+  BackwardWorkspace workspace;
+};
+
+/// Throws Error(usage) if a grid would pass 2^31 - 1 blocks or a length 2^31 - 1.
+BackwardPlan plan_backward(const AttentionSpec& spec, const Schedule& schedule, const LaunchShape& shape);
+
+}  // namespace tilewright

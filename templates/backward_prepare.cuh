@@ -1,0 +1,60 @@
+// Before the backward kernel: what each query row brings to it, and zeros for the sums of dQ.
+
+constexpr int prepare_threads = 128;
+
+constexpr int lanes_per_row = 8;
+
+/// Sum of the products of eight elements with eight others.
+__device__ __forceinline__ float dot_8(const u16* a, const u16* b) {
+  u32 x[4], y[4];
+  global_load_16(x, a);
+  global_load_16(y, b);
+  float sum = 0.0f;
+#pragma unroll
+  for (int i = 0; i < 4; ++i) {
+    sum += unpack_low(x[i]) * unpack_low(y[i]);
+    sum += unpack_high(x[i]) * unpack_high(y[i]);
+  }
+  return sum;
+}
+
+extern "C" __global__ void __launch_bounds__(prepare_threads)
+    attention_backward_prepare(const __grid_constant__ BackwardParameters p) {
+  const int tile = block_index(), lane = thread_index() % lanes_per_row;
+  const int head_index = tile / p.forward.m_tiles, row = tile % p.forward.m_tiles * block_m;
+  const int batch = head_index / p.forward.heads, head = head_index % p.forward.heads;
+  const u16* out = (const u16*)p.forward.out.data + batch * p.forward.out.batch_stride +
+                   head * p.forward.out.head_stride + row * p.forward.out.row_stride;
+  const u16* d_out = (const u16*)p.d_out.data + batch * p.d_out.batch_stride + head * p.d_out.head_stride +
+                     row * p.d_out.row_stride;
+  const long long first_of_head = (long long)head_index * p.forward.seqlen_q + row;
+#pragma unroll 1
+  for (int i = thread_index() / lanes_per_row; i < block_m; i += prepare_threads / lanes_per_row) {
+    const bool live = row + i < p.forward.seqlen_q;
+    float sum = 0.0f;
+    if (live) {
+#pragma unroll
+      for (int c = 0; c < head_dim_v; c += lanes_per_row * 8)
+        if (c + lane * 8 < head_dim_v)
+          sum += dot_8(out + i * p.forward.out.row_stride + c + lane * 8,
+                       d_out + i * p.d_out.row_stride + c + lane * 8);
+    }
+#pragma unroll
+    for (int mask = 1; mask < lanes_per_row; mask *= 2) sum += shuffle_xor(sum, mask);
+    if (lane == 0) {
+      const float lse = live ? global_load_float(p.forward.lse + first_of_head + i) : minus_infinity;
+      if (with_lse && live && p.d_lse) sum -= global_load_float(p.d_lse + first_of_head + i);
+      const long long to = (long long)tile * block_m + i;
+      global_store_float(p.lse_log2 + to, lse == minus_infinity ? -minus_infinity : lse * log2_e);
+      global_store_float(p.row_terms + to, sum);
+    }
+  }
+  float* sums = p.dq_sums + (long long)tile * dq_tile_floats;
+#pragma unroll 4
+  for (int i = thread_index() * 4; i < dq_tile_floats; i += prepare_threads * 4)
+    global_store_16(sums + i, 0, 0, 0, 0);
+  if (deterministic && thread_index() == 0) {
+    global_store_int(p.turns + tile, 0);
+    if (tile == 0) global_store_int(p.turns + p.query_blocks, 0);
+  }
+}

@@ -1,0 +1,182 @@
+// The backward kernel: one block computes dK and dV of one tile of keys of one KV head, over all query rows that see
+// it and all query heads that share it, and adds its part of dQ.
+
+/// Which tile of keys a block owns.
+struct KeyPlace {
+  int batch, kv_head, key;
+};
+
+/// Blocks in the order of their start. Tiles of a section's heads go together: under a causal mask the first keys
+/// have the most rows and start first. Deterministic blocks start with the last keys: each adds to a tile of query
+/// rows after those of higher keys, so it waits for earlier blocks alone.
+__device__ __forceinline__ KeyPlace key_place(const BackwardParameters& p, int block) {
+  const int heads = p.forward.heads / gqa_ratio, all_heads = p.key_blocks / p.n_tiles;
+  const int section = block / (p.section_heads * p.n_tiles), first_head = section * p.section_heads;
+  const int within = block - first_head * p.n_tiles;
+  const int section_heads = minimum(p.section_heads, all_heads - first_head);
+  const int head_index = first_head + within % section_heads, n_tile = within / section_heads;
+  KeyPlace place;
+  place.batch = head_index / heads;
+  place.kv_head = head_index % heads;
+  place.key = (deterministic ? p.n_tiles - 1 - n_tile : n_tile) * block_n;
+  return place;
+}
+
+/// Where the walk over query heads and tiles of query rows stands.
+struct QueryPlace {
+  int head, m_tile;  // of the group; of the head
+};
+
+__device__ __forceinline__ void advance(QueryPlace& place, const QueryTiles& tiles) {
+  if (++place.m_tile == tiles.end) {
+    place.m_tile = tiles.begin;
+    ++place.head;
+  }
+}
+
+/// Starts loading Q and dO of the place into a stage.
+__device__ __forceinline__ void load_queries(const BackwardParameters& p, const QueryPlace& place, const u16* q,
+                                             const u16* d_out, u32 stage) {
+  const long long row = place.m_tile * block_m;
+  const int rows_left = p.forward.seqlen_q - place.m_tile * block_m;
+  load_tile<block_m, head_dim_qk, true>(stage, q + place.head * p.forward.q.head_stride + row * p.forward.q.row_stride,
+                                        p.forward.q.row_stride, rows_left);
+  load_tile<block_m, head_dim_v, true>(stage + query_tile_bytes,
+                                       d_out + place.head * p.d_out.head_stride + row * p.d_out.row_stride,
+                                       p.d_out.row_stride, rows_left);
+}
+
+template <int rows, int fragments>
+__device__ __forceinline__ void set_to_zero(float (&values)[rows][2 * fragments][4]) {
+#pragma unroll
+  for (int m = 0; m < rows; ++m)
+#pragma unroll
+    for (int n = 0; n < 2 * fragments; ++n)
+#pragma unroll
+      for (int e = 0; e < 4; ++e) values[m][n][e] = 0.0f;
+}
+
+constexpr int score_tile_bytes = block_m * row_bytes(block_n);
+
+constexpr int query_stage_bytes = query_tile_bytes + block_m * row_bytes(columns_v);
+
+extern "C" __global__ void __launch_bounds__(threads, blocks_per_sm)
+    attention_backward(const __grid_constant__ BackwardParameters p) {
+  const u32 key_tile = shared_base(), value_tile = key_tile + key_tile_bytes;
+  const u32 queries = value_tile + value_tile_bytes;
+  const u32 p_tile = queries + stages * query_stage_bytes, ds_tile = p_tile + score_tile_bytes;
+  int block = block_index();
+  if (deterministic && p.forward.seqlen_q > 0) {
+    // Whatever order the GPU starts blocks in, a number taken at the start is higher than those of all that run.
+    if (thread_index() == 0) shared_store_word(p_tile, (u32)global_take_number(p.turns + p.query_blocks));
+    block_barrier();
+    block = (int)shared_load_word(p_tile);
+    block_barrier();
+  }
+  const KeyPlace place = key_place(p, block);
+  const QueryTiles tiles = query_tiles(sequence_of(p.forward), place.key);
+  const int first_head = place.kv_head * gqa_ratio;
+  const u16* q = tile_source<head_dim_qk>((const u16*)p.forward.q.data + place.batch * p.forward.q.batch_stride +
+                                              first_head * p.forward.q.head_stride,
+                                          p.forward.q.row_stride);
+  const u16* d_out = tile_source<head_dim_v>(
+      (const u16*)p.d_out.data + place.batch * p.d_out.batch_stride + first_head * p.d_out.head_stride,
+      p.d_out.row_stride);
+  const u16* k = (const u16*)p.forward.k.data + place.batch * p.forward.k.batch_stride +
+                 place.kv_head * p.forward.k.head_stride + place.key * p.forward.k.row_stride;
+  const u16* v = (const u16*)p.forward.v.data + place.batch * p.forward.v.batch_stride +
+                 place.kv_head * p.forward.v.head_stride + place.key * p.forward.v.row_stride;
+  load_tile<block_n, head_dim_qk, true>(key_tile, tile_source<head_dim_qk>(k, p.forward.k.row_stride),
+                                        p.forward.k.row_stride, p.forward.seqlen_kv - place.key);
+  load_tile<block_n, head_dim_v, true>(value_tile, tile_source<head_dim_v>(v, p.forward.v.row_stride),
+                                       p.forward.v.row_stride, p.forward.seqlen_kv - place.key);
+
+  float dk[dk_rows][2 * dk_fragments][4], dv[dv_rows][2 * dv_fragments][4];
+  set_to_zero<dk_rows, dk_fragments>(dk);
+  set_to_zero<dv_rows, dv_fragments>(dv);
+  const WarpPart score_part = warp_part<score_row_warps, score_column_warps, score_rows, score_fragments>();
+  const WarpPart dk_part = warp_part<dk_row_warps, dk_column_warps, dk_rows, dk_fragments>();
+  const WarpPart dv_part = warp_part<dv_row_warps, dv_column_warps, dv_rows, dv_fragments>();
+  const WarpPart dq_part = warp_part<dq_row_warps, dq_column_warps, dq_rows, dq_fragments>();
+
+  const long long head_index = (long long)place.batch * p.forward.heads + first_head;
+  const int steps = (tiles.end - tiles.begin) * gqa_ratio;
+  QueryPlace here = {0, tiles.begin}, next = here;
+  if (steps > 0) load_queries(p, next, q, d_out, queries);
+  copy_async_commit();
+  int stage = 0, tile_to_pass_on = -1;
+#pragma unroll 1
+  for (int step = 0; step < steps; ++step) {
+    const long long tile_index = (head_index + here.head) * p.forward.m_tiles + here.m_tile;
+    const int row = here.m_tile * block_m;
+    copy_async_wait<0>();
+    block_barrier();  // Q and dO are there for all, and all have left the step before
+    if (deterministic && step > 0 && thread_index() == 0) global_end_turn(p.turns + tile_to_pass_on);
+    const u32 query_tile = opaque(queries + stage * query_stage_bytes);
+    const u32 d_out_tile = query_tile + query_tile_bytes;
+    advance(next, tiles);
+    if (stages > 1 && step + 1 < steps) {
+      load_queries(p, next, q, d_out, queries + (stage ^ 1) * query_stage_bytes);
+      copy_async_commit();
+    }
+
+    RowTerms rows;
+    load_row_terms(p, rows, tile_index * block_m + score_part.first_row * 16);
+    float scores[score_rows][2 * score_fragments][4], gradients[score_rows][2 * score_fragments][4];
+    multiply_rows<score_rows, score_fragments, columns_qk>(
+        scores, query_tile + score_part.first_row * 16 * row_bytes(columns_qk),
+        key_tile + score_part.first_column * 16 * row_bytes(columns_qk));
+    float slope[score_rows][2 * score_fragments][4];
+    if (with_softcap) cap_scores(scores, slope, p.forward.scale);
+    const KeyTiles seen = key_tiles(sequence_of(p.forward), row);
+    const int n_tile = place.key / block_n;
+    if (n_tile < seen.full_begin || n_tile >= seen.full_end)
+      mask_scores(scores, sequence_of(p.forward), row + score_part.first_row * 16, place.key + score_part.first_column * 16);
+    compute_probabilities(scores, rows, p.forward, p.forward.lse + (head_index + here.head) * p.forward.seqlen_q,
+                          row + score_part.first_row * 16);
+    store_scores(scores, p_tile, score_part);
+    multiply_rows<score_rows, score_fragments, columns_v>(
+        gradients, d_out_tile + score_part.first_row * 16 * row_bytes(columns_v),
+        value_tile + score_part.first_column * 16 * row_bytes(columns_v));
+    compute_score_gradients(gradients, scores, rows);
+    if (with_softcap) apply_slope(gradients, slope);
+    store_scores(gradients, ds_tile, score_part);
+    block_barrier();  // P and dS are there for all
+
+    multiply_columns<dv_rows, dv_fragments, block_m / 16, true, block_n, columns_v>(dv, p_tile, d_out_tile, dv_part);
+    multiply_columns<dk_rows, dk_fragments, block_m / 16, true, block_n, columns_qk>(dk, ds_tile, query_tile,
+                                                                                    dk_part);
+    if (stages == 1) {
+      block_barrier();  // all have left Q and dO
+      if (step + 1 < steps) load_queries(p, next, q, d_out, queries);
+      copy_async_commit();
+    }
+    float dq[dq_rows][2 * dq_fragments][4];
+    set_to_zero<dq_rows, dq_fragments>(dq);
+    multiply_columns<dq_rows, dq_fragments, block_n / 16, false, block_n, columns_qk>(dq, ds_tile, key_tile, dq_part);
+    if (deterministic) {
+      tile_to_pass_on = (int)tile_index;
+      if (thread_index() == 0) global_wait_for_turn(p.turns + tile_index, seen.end - 1 - n_tile);
+      block_barrier();
+    }
+    add_dq(dq, p.dq_sums + tile_index * dq_tile_floats);
+    here = next;
+    if (stages > 1) stage ^= 1;
+  }
+  copy_async_wait<0>();
+  if (deterministic) {
+    block_barrier();
+    if (steps > 0 && thread_index() == 0) global_end_turn(p.turns + tile_to_pass_on);
+  }
+
+  // The place is worked out anew: kept over the loop it would cost registers that the tiles need.
+  const KeyPlace mine = key_place(p, block);
+  u16* to_dk = (u16*)p.dk.data + mine.batch * p.dk.batch_stride + mine.kv_head * p.dk.head_stride;
+  u16* to_dv = (u16*)p.dv.data + mine.batch * p.dv.batch_stride + mine.kv_head * p.dv.head_stride;
+  store_gradient<dk_rows, dk_fragments, head_dim_qk>(dk, p.forward.scale, to_dk, p.dk.row_stride,
+                                                     mine.key + dk_part.first_row * 16, p.forward.seqlen_kv,
+                                                     dk_part.first_column);
+  store_gradient<dv_rows, dv_fragments, head_dim_v>(dv, 1.0f, to_dv, p.dv.row_stride,
+                                                    mine.key + dv_part.first_row * 16, p.forward.seqlen_kv,
+                                                    dv_part.first_column);
+}
