@@ -38,8 +38,7 @@ Resources resources(const AttentionSpec& spec, const Schedule& schedule, const T
 std::vector<std::string> illegal_because(const AttentionSpec& spec, const Schedule& schedule,
                                          const Target& target);
 /// In order of preference; the first that is legal is taken. The last fits every supported spec.
-std::vector<Schedule> preferred(const AttentionSpec& spec, const Target& target,
-                                const ShapeBucket& bucket);
+std::vector<Schedule> preferred(const AttentionSpec& spec, const Target& target, const ShapeBucket& bucket);
 std::string reason(const AttentionSpec& spec, const Schedule& schedule, const Target& target);
 }  // namespace sm80
 
@@ -50,8 +49,7 @@ namespace sm80_backward {
 Resources resources(const AttentionSpec& spec, const Schedule& schedule, const Target& target);
 std::vector<std::string> illegal_because(const AttentionSpec& spec, const Schedule& schedule,
                                          const Target& target);
-std::vector<Schedule> preferred(const AttentionSpec& spec, const Target& target,
-                                const ShapeBucket& bucket);
+std::vector<Schedule> preferred(const AttentionSpec& spec, const Target& target, const ShapeBucket& bucket);
 std::string reason(const AttentionSpec& spec, const Schedule& schedule, const Target& target);
 
 /// How a block's warps share a product's result: `rows` times `columns` warps, each with fragments of 16
@@ -72,8 +70,7 @@ namespace sm90 {
 Resources resources(const AttentionSpec& spec, const Schedule& schedule, const Target& target);
 std::vector<std::string> illegal_because(const AttentionSpec& spec, const Schedule& schedule,
                                          const Target& target);
-std::vector<Schedule> preferred(const AttentionSpec& spec, const Target& target,
-                                const ShapeBucket& bucket);
+std::vector<Schedule> preferred(const AttentionSpec& spec, const Target& target, const ShapeBucket& bucket);
 std::string reason(const AttentionSpec& spec, const Schedule& schedule, const Target& target);
 /// Of a consumer thread and of a producer thread, after they have traded (setmaxnreg).
 int consumer_registers(int consumers);

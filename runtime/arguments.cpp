@@ -120,24 +120,7 @@ void check_lse(const AttentionSpec& spec, const ForwardArguments& arguments) {
     return;
   }
   if (!arguments.lse) refuse("lse is missing: the spec says `lse: true`");
-  const TensorView& lse = *arguments.lse;
-  check_rank_and_type("lse", lse, 3, " (batch, heads, sequence)", DataType::fp32);
-  check_sizes_not_negative("lse", lse, lse_dimension_names);
-  const auto& q = arguments.q.shape;
-  check_size("lse", "batch", lse.shape[0], q[batch], "that of q");
-  check_size("lse", "head", lse.shape[1], q[head], "that of q");
-  check_size("lse", "sequence", lse.shape[2], q[sequence], "that of q");
-  if (!has_elements(lse)) return;
-  if (!lse.data) refuse("lse: data is null");
-  if (reinterpret_cast<uintptr_t>(lse.data) % sizeof(float) != 0)
-    refuse("lse: data is at " + pointer_text(lse.data) + ", expected a multiple of 4 bytes");
-  int64_t expected = 1;
-  for (int i = 2; i >= 0; --i) {
-    if (!lse.strides.empty() && lse.shape[i] != 1 && lse.strides[i] != expected)
-      refuse(std::string("lse: ") + lse_dimension_names[i] + " stride is " + text(lse.strides[i]) +
-             ", expected " + text(expected) + " (lse must be contiguous)");
-    expected *= lse.shape[i];
-  }
+  check_rows("lse", *arguments.lse, arguments.q);
 }
 
 void check_scale(const AttentionSpec& spec, const ForwardArguments& arguments) {
@@ -184,6 +167,42 @@ void check_ranks_and_types(const AttentionSpec& spec, const ForwardArguments& ar
     check_rank_and_type("lse", *arguments.lse, 2, " (heads, rows of all sequences)", DataType::fp32);
 }
 
+const int* numbers(const std::optional<TensorView>& array) {
+  return array ? static_cast<const int*>(array->data) : nullptr;
+}
+
+}  // namespace
+
+void check_rows(const char* name, const TensorView& rows, const TensorView& q) {
+  check_rank_and_type(name, rows, 3, " (batch, heads, sequence)", DataType::fp32);
+  check_sizes_not_negative(name, rows, lse_dimension_names);
+  check_size(name, "batch", rows.shape[0], q.shape[batch], "that of q");
+  check_size(name, "head", rows.shape[1], q.shape[head], "that of q");
+  check_size(name, "sequence", rows.shape[2], q.shape[sequence], "that of q");
+  if (!has_elements(rows)) return;
+  if (!rows.data) refuse(std::string(name) + ": data is null");
+  if (reinterpret_cast<uintptr_t>(rows.data) % sizeof(float) != 0)
+    refuse(std::string(name) + ": data is at " + pointer_text(rows.data) +
+           ", expected a multiple of 4 bytes");
+  int64_t expected = 1;
+  for (int i = 2; i >= 0; --i) {
+    if (!rows.strides.empty() && rows.shape[i] != 1 && rows.strides[i] != expected)
+      refuse(std::string(name) + ": " + lse_dimension_names[i] + " stride is " + text(rows.strides[i]) +
+             ", expected " + text(expected) + " (" + name + " must be contiguous)");
+    expected *= rows.shape[i];
+  }
+}
+
+void check_like(const AttentionSpec& spec, const char* name, const TensorView& view, const char* like_name,
+                const TensorView& like, bool output) {
+  check_rank_and_type(name, view, 4, " (batch, sequence, heads, head_dim)", like.dtype);
+  check_sizes_not_negative(name, view, dimension_names);
+  const std::string why = std::string("that of ") + like_name;
+  for (int i : {batch, sequence, head, element})
+    check_size(name, dimension_names[i], view.shape[i], like.shape[i], why.c_str());
+  check_memory(spec, name, view, output);
+}
+
 TensorParameters tensor_parameters(const AttentionSpec& spec, const TensorView& view) {
   int64_t strides[4];
   effective_strides(spec, view, strides);
@@ -193,12 +212,6 @@ TensorParameters tensor_parameters(const AttentionSpec& spec, const TensorView& 
   };
   return {view.data, stride(batch), stride(sequence), stride(head)};
 }
-
-const int* numbers(const std::optional<TensorView>& array) {
-  return array ? static_cast<const int*>(array->data) : nullptr;
-}
-
-}  // namespace
 
 void effective_strides(const AttentionSpec& spec, const TensorView& view, int64_t* strides) {
   const size_t rank = view.shape.size();
@@ -225,6 +238,8 @@ int64_t span_bytes(const TensorView& view, const int64_t* strides) {
 }
 
 void check_arguments(const AttentionSpec& spec, const ForwardArguments& given) {
+  if (spec.pass == Pass::backward)
+    refuse("these are arguments of the forward pass; the spec says `pass: backward`");
   const bool packed = spec.layout == Layout::packed;
   check_ranks_and_types(spec, given);
   check_sequence_arrays(spec, given);

@@ -22,6 +22,15 @@ int64_t span_bytes(const TensorView& view, const int64_t* strides);
 /// the spec.
 void check_arguments(const AttentionSpec& spec, const ForwardArguments& arguments);
 
+/// fp32, [batch, heads, seqlen_q] of q, contiguous: LSE and its gradient.
+void check_rows(const char* name, const TensorView& rows, const TensorView& q);
+
+/// Type and shape of `like`, and memory that a kernel can use.
+void check_like(const AttentionSpec& spec, const char* name, const TensorView& view, const char* like_name,
+                const TensorView& like, bool output);
+
+TensorParameters tensor_parameters(const AttentionSpec& spec, const TensorView& view);
+
 /// `parameters` are what a kernel of the sm80 family takes; with the maps they make up what the sm90 family
 /// takes.
 struct PreparedLaunch {

@@ -64,9 +64,7 @@ class CudaExecutable final : public Executable {
         multiprocessors_(multiprocessors),
         family_(family),
         report_(compiled.report),
-        waits_(source.text.find("griddepcontrol.wait") != std::string::npos),
-        threads_(source.threads),
-        shared_memory_(source.shared_memory) {
+        waits_(source.text.find("griddepcontrol.wait") != std::string::npos) {
     Current current(*context_);
     load(compiled);
     try {
@@ -97,32 +95,47 @@ class CudaExecutable final : public Executable {
                                 ? counters_->counters_for(static_cast<CUstream>(stream))
                                 : nullptr;
       const HopperForwardParameters parameters = hopper_parameters(launch, counters, encode_tensor_map);
-      start(stream, counters ? blocks : launch.plan.tiles, &parameters,
+      start(stream, main_, counters ? blocks : launch.plan.tiles, &parameters,
             options.programmatic_dependent_launch);
     } else {
-      start(stream, launch.plan.tiles, &launch.parameters, options.programmatic_dependent_launch);
+      start(stream, main_, launch.plan.tiles, &launch.parameters, options.programmatic_dependent_launch);
     }
+  }
+
+  void launch(Stream stream, const PreparedBackward& launch, const BackwardArguments&) const override {
+    Current current(*context_);
+    start(stream, before_, launch.plan.query_blocks, &launch.parameters, false);
+    start(stream, main_, launch.plan.key_blocks, &launch.parameters, false);
+    start(stream, after_, launch.plan.query_blocks, &launch.parameters, false);
   }
 
   const CompileReport& report() const override { return report_; }
 
  private:
-  void start(Stream stream, int64_t grid, const void* parameters, bool before_previous_ends) const {
+  /// A kernel of the module.
+  struct Kernel {
+    EntryPoint entry;
+    CUfunction function = nullptr;
+  };
+
+  void start(Stream stream, const Kernel& kernel, int64_t grid, const void* parameters,
+             bool before_previous_ends) const {
+    if (grid == 0) return;
     CUlaunchAttribute overlap{};
     overlap.id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION;
     overlap.value.programmaticStreamSerializationAllowed = 1;
     CUlaunchConfig configuration{};
     configuration.gridDimX = static_cast<unsigned>(grid);
     configuration.gridDimY = configuration.gridDimZ = 1;
-    configuration.blockDimX = static_cast<unsigned>(threads_);
+    configuration.blockDimX = static_cast<unsigned>(kernel.entry.threads);
     configuration.blockDimY = configuration.blockDimZ = 1;
-    configuration.sharedMemBytes = static_cast<unsigned>(shared_memory_);
+    configuration.sharedMemBytes = static_cast<unsigned>(kernel.entry.shared_memory);
     configuration.hStream = static_cast<CUstream>(stream);
     configuration.attrs = &overlap;
     // A kernel that does not wait for the launch before it must not start earlier.
     configuration.numAttrs = before_previous_ends && waits_ ? 1 : 0;
     void* list[] = {const_cast<void*>(parameters)};
-    check(driver().launch(&configuration, function_, list, nullptr), "launch the kernel");
+    check(driver().launch(&configuration, kernel.function, list, nullptr), "launch the kernel");
   }
 
   void load(const CompiledImage& compiled) {
@@ -143,17 +156,25 @@ class CudaExecutable final : public Executable {
   }
 
   void prepare(const Source& source) {
-    check(driver().module_function(&function_, module_, source.kernel_name.c_str()),
-          "find the kernel in its module");
-    // 48 KiB is what every kernel may use unasked.
-    if (shared_memory_ > 48 * 1024)
-      check(driver().function_set_attribute(function_, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
-                                            shared_memory_),
-            "reserve the kernel's shared memory");
+    main_ = find({source.kernel_name, source.threads, source.shared_memory});
+    if (source.before) before_ = find(*source.before);
+    if (source.after) after_ = find(*source.after);
     if (report_.registers == 0)  // PTX: the driver is the one that knows
-      check(driver().function_get_attribute(&report_.registers, CU_FUNC_ATTRIBUTE_NUM_REGS, function_),
+      check(driver().function_get_attribute(&report_.registers, CU_FUNC_ATTRIBUTE_NUM_REGS, main_.function),
             "ask for the kernel's registers");
     if (family_ == Family::sm90) counters_.emplace();
+  }
+
+  Kernel find(const EntryPoint& entry) const {
+    Kernel kernel{entry};
+    check(driver().module_function(&kernel.function, module_, entry.name.c_str()),
+          "find the kernel in its module");
+    // 48 KiB is what every kernel may use unasked.
+    if (entry.shared_memory > 48 * 1024)
+      check(driver().function_set_attribute(kernel.function, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
+                                            entry.shared_memory),
+            "reserve the kernel's shared memory");
+    return kernel;
   }
 
   std::shared_ptr<const Context> context_;
@@ -161,9 +182,8 @@ class CudaExecutable final : public Executable {
   Family family_;
   CompileReport report_;
   bool waits_;  // for the launches before it, where those may still run
-  int threads_, shared_memory_;
   CUmodule module_ = nullptr;
-  CUfunction function_ = nullptr;
+  Kernel main_, before_, after_;                  // the last two: of the backward pass
   mutable std::optional<TileCounters> counters_;  // sm90
 };
 

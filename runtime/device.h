@@ -7,6 +7,7 @@
 
 #include "codegen/launch_plan.h"
 #include "runtime/arguments.h"
+#include "runtime/backward_arguments.h"
 #include "runtime/cache.h"
 #include "runtime/include/tilewright/tilewright.hpp"
 #include "runtime/tuning_records.h"
@@ -21,6 +22,9 @@ class Executable {
   /// for a margin that the device does not have.
   virtual void launch(Stream stream, const PreparedLaunch& launch, const ForwardArguments& arguments,
                       const LaunchOptions& options) const = 0;
+  /// Starts the kernels of the backward pass, one after the other.
+  virtual void launch(Stream stream, const PreparedBackward& launch,
+                      const BackwardArguments& arguments) const = 0;
   virtual const CompileReport& report() const = 0;
 };
 

@@ -4,6 +4,9 @@
 namespace tilewright {
 
 #include "templates/forward_parameters.cuh"
+
+// After those of the forward pass, which they hold.
+#include "templates/backward_parameters.cuh"
 #include "templates/sm90/parameters.cuh"
 
 }  // namespace tilewright

@@ -42,6 +42,13 @@ class LoadedKernel final : public Kernel {
     if (launch.plan.tiles > 0) executables_[index]->launch(stream, launch, arguments, options);
   }
 
+  void launch(Stream stream, const BackwardArguments& arguments) const override {
+    const size_t index = variants_.size() == 1 ? 0 : index_for(launch_shape(forward_part(arguments)));
+    const PreparedBackward launch = prepare_backward(spec_, variants_[index].schedule, arguments);
+    if (launch.plan.query_blocks > 0 || launch.plan.key_blocks > 0)
+      executables_[index]->launch(stream, launch, arguments);
+  }
+
  private:
   const KernelVariant& long_variant() const override { return variants_[of_bucket_.back()]; }
   size_t index_for(const LaunchShape& shape) const { return of_bucket_[index_of(bucket_of(shape))]; }
@@ -58,6 +65,7 @@ struct SpecHash {
   size_t operator()(const AttentionSpec& spec) const {
     uint64_t hash = 0;
     auto mix = [&](uint64_t value) { hash = (hash ^ value) * 0x9e3779b97f4a7c15u, hash ^= hash >> 29; };
+    mix(static_cast<uint64_t>(spec.pass));
     mix(spec.head_dim.qk);
     mix(spec.head_dim.v);
     mix(static_cast<uint64_t>(spec.dtype.q));

@@ -49,12 +49,7 @@ class SimulatorExecutable final : public Executable {
   void launch(Stream, const PreparedLaunch& launch, const ForwardArguments& arguments,
               const LaunchOptions& options) const override {
     const int blocks = blocks_to_share_tiles(multiprocessors, options);
-    simulator::Launch run;
-    run.kernel_name = source_.kernel_name;
-    run.thunk = kernel_.thunk;
-    run.bind = kernel_.bind;
-    run.parameters = &launch.parameters;
-    run.grid = launch.plan.tiles;
+    simulator::Launch run = main_launch(launch.plan.tiles, &launch.parameters);
     HopperForwardParameters hopper;
     int counters[2] = {0, 0};
     if (family_ == Family::sm90) {
@@ -71,10 +66,6 @@ class SimulatorExecutable final : public Executable {
                                .counters = true});
       }
     }
-    run.threads = source_.threads;
-    run.shared_memory = source_.shared_memory;
-    run.seed = options_.seed;
-    run.check_races = options_.check_races;
     add_buffer(run, "q", arguments.q, false);
     add_buffer(run, "k", arguments.k, false);
     add_buffer(run, "v", arguments.v, false);
@@ -85,19 +76,93 @@ class SimulatorExecutable final : public Executable {
           std::pair("cu_seqlens_kv", &arguments.cu_seqlens_kv), std::pair("seqused_q", &arguments.seqused_q),
           std::pair("seqused_kv", &arguments.seqused_kv), std::pair("sinks", &arguments.sinks)})
       if (*view) add_buffer(run, name, **view, false);
-    simulator::Report report = simulator::run(run);
-    if (!report.ok)
-      throw Error(ErrorKind::device,
-                  "the simulator found a fault: " + simulator::with_source_line(report, source_.text));
+    run_or_throw(run);
     if (counters[0] != 0 || counters[1] != 0)
       throw Error(ErrorKind::device, "the simulator found a fault: the kernel left its counters at " +
                                          std::to_string(counters[0]) + " and " + std::to_string(counters[1]) +
                                          ", expected 0 and 0");
   }
 
+  // Each kernel sees of the workspace what it may read and what it writes.
+  void launch(Stream, const PreparedBackward& launch, const BackwardArguments& arguments) const override {
+    const BackwardWorkspace& parts = launch.plan.workspace;
+    char* const workspace = static_cast<char*>(arguments.workspace);
+    const auto add_part = [&](simulator::Launch& run, const char* name, int64_t begin, int64_t end) {
+      run.buffers.push_back(
+          {.data = workspace + begin, .bytes = static_cast<size_t>(end - begin), .name = name});
+      return &run.buffers.back();
+    };
+    const auto add_output = [&](simulator::Launch& run, const char* name, int64_t begin, int64_t end) {
+      simulator::Buffer* buffer = add_part(run, name, begin, end);
+      buffer->writable = true;
+      buffer->initialised = false;
+    };
+    const void* parameters = &launch.parameters;
+
+    simulator::Launch before =
+        launch_of(*source_.before, kernel_.before, launch.plan.query_blocks, parameters);
+    add_buffer(before, "out", arguments.out, false);
+    add_buffer(before, "lse", arguments.lse, false);
+    add_buffer(before, "d_out", arguments.d_out, false);
+    if (arguments.d_lse) add_buffer(before, "d_lse", *arguments.d_lse, false);
+    add_output(before, "dq_sums", parts.dq_sums, parts.lse_log2);
+    add_output(before, "lse_log2", parts.lse_log2, parts.row_terms);
+    add_output(before, "row_terms", parts.row_terms, parts.turns);
+    add_output(before, "turns", parts.turns, parts.bytes);
+    run_or_throw(before);
+
+    simulator::Launch run = main_launch(launch.plan.key_blocks, parameters);
+    add_buffer(run, "q", arguments.q, false);
+    add_buffer(run, "k", arguments.k, false);
+    add_buffer(run, "v", arguments.v, false);
+    add_buffer(run, "lse", arguments.lse, false);
+    add_buffer(run, "d_out", arguments.d_out, false);
+    add_buffer(run, "dk", arguments.dk, true);
+    add_buffer(run, "dv", arguments.dv, true);
+    add_part(run, "dq_sums", parts.dq_sums, parts.lse_log2)->sums = true;
+    add_part(run, "lse_log2", parts.lse_log2, parts.row_terms);
+    add_part(run, "row_terms", parts.row_terms, parts.turns);
+    if (parts.bytes > parts.turns) {
+      simulator::Buffer* turns = add_part(run, "turns", parts.turns, parts.bytes);
+      turns->writable = turns->counters = true;
+    }
+    run_or_throw(run);
+
+    simulator::Launch after = launch_of(*source_.after, kernel_.after, launch.plan.query_blocks, parameters);
+    add_part(after, "dq_sums", parts.dq_sums, parts.lse_log2);
+    add_buffer(after, "dq", arguments.dq, true);
+    run_or_throw(after);
+  }
+
   const CompileReport& report() const override { return report_; }
 
  private:
+  simulator::Launch launch_of(const EntryPoint& entry, void (*thunk)(const void*), int64_t grid,
+                              const void* parameters) const {
+    simulator::Launch run;
+    run.kernel_name = entry.name;
+    run.thunk = thunk;
+    run.bind = kernel_.bind;
+    run.parameters = parameters;
+    run.grid = grid;
+    run.threads = entry.threads;
+    run.shared_memory = entry.shared_memory;
+    run.seed = options_.seed;
+    run.check_races = options_.check_races;
+    return run;
+  }
+  simulator::Launch main_launch(int64_t grid, const void* parameters) const {
+    return launch_of({source_.kernel_name, source_.threads, source_.shared_memory}, kernel_.thunk, grid,
+                     parameters);
+  }
+
+  void run_or_throw(const simulator::Launch& run) const {
+    const simulator::Report report = simulator::run(run);
+    if (!report.ok)
+      throw Error(ErrorKind::device,
+                  "the simulator found a fault: " + simulator::with_source_line(report, source_.text));
+  }
+
   /// Exactly the bytes of the view, so that one element too far is a fault.
   void add_buffer(simulator::Launch& run, const char* name, const TensorView& view, bool output) const {
     int64_t strides[4];

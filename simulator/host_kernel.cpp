@@ -46,6 +46,8 @@ HostKernel build_host_kernel(const Source& source, SimulatorCompiler compiler) {
   }
   HostKernel kernel = plugin ? build_with_plugin(*plugin, source) : build_with_system_compiler(source);
   kernel.thunk = entry_point(kernel, source.kernel_name + "_thunk");
+  if (source.before) kernel.before = entry_point(kernel, source.before->name + "_thunk");
+  if (source.after) kernel.after = entry_point(kernel, source.after->name + "_thunk");
   kernel.bind = entry_point(kernel, source.kernel_name + "_bind");
   kernel.milliseconds =
       std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();

@@ -11,10 +11,12 @@
 
 namespace tilewright {
 
-/// A kernel's host code and its two entry points; the code lives as long as the object.
+/// A kernel's host code and its entry points; the code lives as long as the object.
 struct HostKernel {
   std::unique_ptr<HostCode> code;
-  void (*thunk)(const void*) = nullptr;  // for simulator::Launch
+  void (*thunk)(const void*) = nullptr;   // for simulator::Launch
+  void (*before)(const void*) = nullptr;  // those of the source's other kernels
+  void (*after)(const void*) = nullptr;
   void (*bind)(const void*) = nullptr;
   std::string compiler;     // "clang 19.1.7", "system C++ compiler (c++)"
   std::string command;      // options, as one would type them

@@ -53,6 +53,19 @@ struct ForwardArguments {
   std::optional<TensorView> sinks;
 };
 
+/// The backward pass: from what the forward pass took and gave, and the gradient of its output, the gradients
+/// of its inputs. dK and dV are sums over the query heads that share a KV head.
+struct BackwardArguments {
+  TensorView q, k, v, out, lse;         // lse is always needed
+  TensorView d_out;                     // as out
+  TensorView dq, dk, dv;                // written; as q, k, v
+  std::optional<TensorView> d_lse;      // the gradient of LSE, as lse; allowed when the spec says `lse: true`
+  std::optional<double> softmax_scale;  // as the forward pass had it
+  void* workspace =
+      nullptr;  // device memory for this launch alone, aligned to 16 bytes; needs no initial values
+  size_t workspace_bytes = 0;  // at least Kernel::workspace_size of the launch's shape
+};
+
 /// Where a kernel came from when it was asked for.
 enum class CacheResult { memory, bundle, disk, compiled };
 
@@ -111,6 +124,14 @@ class Kernel {
   /// fails.
   virtual void launch(Stream stream, const ForwardArguments& arguments,
                       const LaunchOptions& options = {}) const = 0;
+  /// The same for `pass: backward`: all kernels of the pass, one after the other on the stream.
+  virtual void launch(Stream stream, const BackwardArguments& arguments) const = 0;
+
+  /// Bytes that a backward launch of this shape needs as its workspace: linear in the lengths, the same with
+  /// and without a GPU. 0 for the forward pass.
+  int64_t workspace_size(const LaunchShape& shape) const {
+    return tilewright::workspace_size(spec(), variant_for(shape).schedule, shape);
+  }
 
  private:
   virtual const KernelVariant& long_variant() const = 0;

@@ -1,0 +1,96 @@
+#include "runtime/backward_arguments.h"
+
+#include <cmath>
+
+#include "codegen/error.h"
+
+namespace tilewright {
+namespace {
+
+constexpr uintptr_t workspace_alignment = 16;
+
+void check_workspace(const BackwardPlan& plan, const BackwardArguments& arguments) {
+  const int64_t need = plan.workspace.bytes;
+  if (need == 0) return;
+  const std::string expected = ", expected " + std::to_string(need) + " bytes (Kernel::workspace_size)";
+  if (!arguments.workspace) throw Error(ErrorKind::usage, "workspace: it is missing" + expected);
+  if (arguments.workspace_bytes < static_cast<uint64_t>(need))
+    throw Error(ErrorKind::usage,
+                "workspace: it has " + std::to_string(arguments.workspace_bytes) + " bytes" + expected);
+  if (reinterpret_cast<uintptr_t>(arguments.workspace) % workspace_alignment != 0)
+    throw Error(ErrorKind::usage, "workspace: its address is no multiple of " +
+                                      std::to_string(workspace_alignment) + " bytes, which is expected");
+}
+
+}  // namespace
+
+ForwardArguments forward_part(const BackwardArguments& arguments) {
+  return {.q = arguments.q,
+          .k = arguments.k,
+          .v = arguments.v,
+          .out = arguments.out,
+          .lse = arguments.lse,
+          .softmax_scale = arguments.softmax_scale};
+}
+
+AttentionSpec forward_spec(const AttentionSpec& spec) {
+  AttentionSpec forward = spec;
+  forward.pass = Pass::forward;
+  forward.lse = true;
+  return forward;
+}
+
+void check_arguments(const AttentionSpec& spec, const BackwardArguments& arguments) {
+  if (spec.pass != Pass::backward)
+    throw Error(ErrorKind::usage, "these are arguments of the backward pass; the spec says `pass: " +
+                                      std::string(name_of(spec.pass)) + "`");
+  check_arguments(forward_spec(spec), forward_part(arguments));
+  check_like(spec, "d_out", arguments.d_out, "out", arguments.out, false);
+  check_like(spec, "dq", arguments.dq, "q", arguments.q, true);
+  check_like(spec, "dk", arguments.dk, "k", arguments.k, true);
+  check_like(spec, "dv", arguments.dv, "v", arguments.v, true);
+  if (arguments.d_lse && !spec.lse)
+    throw Error(ErrorKind::usage, "d_lse was given, but the spec does not say `lse: true`");
+  if (arguments.d_lse) check_rows("d_lse", *arguments.d_lse, arguments.q);
+}
+
+PreparedBackward prepare_backward(const AttentionSpec& spec, const Schedule& schedule,
+                                  const BackwardArguments& arguments) {
+  check_arguments(spec, arguments);
+  PreparedBackward launch{};
+  const LaunchShape shape = launch_shape(forward_part(arguments));
+  launch.plan = plan_backward(spec, schedule, shape);
+  const double scale = arguments.softmax_scale.value_or(spec.softmax_scale_at_launch ? 0 : spec.scale());
+  check_workspace(launch.plan, arguments);
+  char* const workspace = static_cast<char*>(arguments.workspace);
+  const BackwardWorkspace& parts = launch.plan.workspace;
+  launch.parameters = {
+      .forward = {.q = tensor_parameters(spec, arguments.q),
+                  .k = tensor_parameters(spec, arguments.k),
+                  .v = tensor_parameters(spec, arguments.v),
+                  .out = tensor_parameters(spec, arguments.out),
+                  .lse = static_cast<float*>(arguments.lse.data),
+                  .seqlen_q = static_cast<int>(shape.seqlen_q),
+                  .seqlen_kv = static_cast<int>(shape.seqlen_kv),
+                  .heads = static_cast<int>(shape.heads),
+                  .m_tiles = static_cast<int>(launch.plan.m_tiles),
+                  .scale = static_cast<float>(scale),
+                  .scale_log2 = static_cast<float>(scale * M_LOG2E)},
+      .d_out = tensor_parameters(spec, arguments.d_out),
+      .dq = tensor_parameters(spec, arguments.dq),
+      .dk = tensor_parameters(spec, arguments.dk),
+      .dv = tensor_parameters(spec, arguments.dv),
+      .d_lse = arguments.d_lse ? static_cast<const float*>(arguments.d_lse->data) : nullptr,
+      .dq_sums = reinterpret_cast<float*>(workspace + parts.dq_sums),
+      .lse_log2 = reinterpret_cast<float*>(workspace + parts.lse_log2),
+      .row_terms = reinterpret_cast<float*>(workspace + parts.row_terms),
+      .turns = reinterpret_cast<int*>(workspace + parts.turns),
+      .query_blocks = static_cast<int>(launch.plan.query_blocks),
+      .n_tiles = static_cast<int>(launch.plan.n_tiles),
+      .key_blocks = static_cast<int>(launch.plan.key_blocks),
+      .section_heads = static_cast<int>(launch.plan.section_heads),
+  };
+  return launch;
+}
+
+}  // namespace tilewright
