@@ -2,61 +2,24 @@
 #include <cmath>
 
 #include "runtime/arguments.h"
+#include "runtime/compare_parts.h"
 #include "runtime/packed.h"
 #include "runtime/reference.h"
 
 namespace tilewright {
 namespace {
 
-constexpr int batch = 0, sequence = 1, head = 2, element = 3;
+using namespace reference;
 
-/// The relative error of one rounding to nearest.
-double rounding_error(DataType type) {
-  return type == DataType::bf16 ? 0x1p-8 : type == DataType::fp16 ? 0x1p-11 : 0x1p-24;
-}
+constexpr int batch = 0, sequence = 1, head = 2, element = 3;
 
 // The hardware's exp2 and log2 are good to this, relative to 1.
 constexpr double approximation_error = 0x1p-22;
-
-struct Errors {
-  double maximum = 0, squares = 0;
-  int64_t count = 0;
-
-  void add(double error) {
-    maximum = std::max(maximum, error);
-    squares += error * error;
-    ++count;
-  }
-  double rms() const { return count ? std::sqrt(squares / static_cast<double>(count)) : 0; }
-};
 
 std::string place_of_out(int64_t b, int64_t i, int64_t h, int64_t d) {
   return "out[" + std::to_string(b) + ", " + std::to_string(i) + ", " + std::to_string(h) + ", " +
          std::to_string(d) + "]";
 }
-
-std::string number(double value) {
-  char buffer[32];
-  std::snprintf(buffer, sizeof buffer, "%.9g", value);
-  return buffer;
-}
-
-/// The element that is worst, by a rank first (a wrong NaN beats a wrong zero beats a large error) and its
-/// error then.
-struct Worst {
-  int rank = 0;
-  double error = -1;
-  std::string message;
-
-  bool beaten_by(int other_rank, double other_error) const {
-    return other_rank > rank || (other_rank == rank && other_error > error);
-  }
-  void set(int new_rank, double new_error, const std::string& place, double got, double expected) {
-    rank = new_rank;
-    error = new_error;
-    message = place + " is " + number(got) + ", expected " + number(expected);
-  }
-};
 
 class Comparison {
  public:

@@ -1,14 +1,14 @@
-// The backward kernel: one block computes dK and dV of one tile of keys of one KV head, over all query rows that see
-// it and all query heads that share it, and adds its part of dQ.
+// The backward kernel: one block computes dK and dV of one tile of keys of one KV head, over all query rows
+// that see it and all query heads that share it, and adds its part of dQ.
 
 /// Which tile of keys a block owns.
 struct KeyPlace {
   int batch, kv_head, key;
 };
 
-/// Blocks in the order of their start. Tiles of a section's heads go together: under a causal mask the first keys
-/// have the most rows and start first. Deterministic blocks start with the last keys: each adds to a tile of query
-/// rows after those of higher keys, so it waits for earlier blocks alone.
+/// Blocks in the order of their start. Tiles of a section's heads go together: under a causal mask the first
+/// keys have the most rows and start first. Deterministic blocks start with the last keys: each adds to a
+/// tile of query rows after those of higher keys, so it waits for earlier blocks alone.
 __device__ __forceinline__ KeyPlace key_place(const BackwardParameters& p, int block) {
   const int heads = p.forward.heads / gqa_ratio, all_heads = p.key_blocks / p.n_tiles;
   const int section = block / (p.section_heads * p.n_tiles), first_head = section * p.section_heads;
@@ -35,12 +35,13 @@ __device__ __forceinline__ void advance(QueryPlace& place, const QueryTiles& til
 }
 
 /// Starts loading Q and dO of the place into a stage.
-__device__ __forceinline__ void load_queries(const BackwardParameters& p, const QueryPlace& place, const u16* q,
-                                             const u16* d_out, u32 stage) {
+__device__ __forceinline__ void load_queries(const BackwardParameters& p, const QueryPlace& place,
+                                             const u16* q, const u16* d_out, u32 stage) {
   const long long row = place.m_tile * block_m;
   const int rows_left = p.forward.seqlen_q - place.m_tile * block_m;
-  load_tile<block_m, head_dim_qk, true>(stage, q + place.head * p.forward.q.head_stride + row * p.forward.q.row_stride,
-                                        p.forward.q.row_stride, rows_left);
+  load_tile<block_m, head_dim_qk, true>(
+      stage, q + place.head * p.forward.q.head_stride + row * p.forward.q.row_stride, p.forward.q.row_stride,
+      rows_left);
   load_tile<block_m, head_dim_v, true>(stage + query_tile_bytes,
                                        d_out + place.head * p.d_out.head_stride + row * p.d_out.row_stride,
                                        p.d_out.row_stride, rows_left);
@@ -67,7 +68,8 @@ extern "C" __global__ void __launch_bounds__(threads, blocks_per_sm)
   const u32 p_tile = queries + stages * query_stage_bytes, ds_tile = p_tile + score_tile_bytes;
   int block = block_index();
   if (deterministic && p.forward.seqlen_q > 0) {
-    // Whatever order the GPU starts blocks in, a number taken at the start is higher than those of all that run.
+    // Whatever order the GPU starts blocks in, a number taken at the start is higher than those of all that
+    // run.
     if (thread_index() == 0) shared_store_word(p_tile, (u32)global_take_number(p.turns + p.query_blocks));
     block_barrier();
     block = (int)shared_load_word(p_tile);
@@ -76,9 +78,10 @@ extern "C" __global__ void __launch_bounds__(threads, blocks_per_sm)
   const KeyPlace place = key_place(p, block);
   const QueryTiles tiles = query_tiles(sequence_of(p.forward), place.key);
   const int first_head = place.kv_head * gqa_ratio;
-  const u16* q = tile_source<head_dim_qk>((const u16*)p.forward.q.data + place.batch * p.forward.q.batch_stride +
-                                              first_head * p.forward.q.head_stride,
-                                          p.forward.q.row_stride);
+  const u16* q =
+      tile_source<head_dim_qk>((const u16*)p.forward.q.data + place.batch * p.forward.q.batch_stride +
+                                   first_head * p.forward.q.head_stride,
+                               p.forward.q.row_stride);
   const u16* d_out = tile_source<head_dim_v>(
       (const u16*)p.d_out.data + place.batch * p.d_out.batch_stride + first_head * p.d_out.head_stride,
       p.d_out.row_stride);
@@ -131,8 +134,10 @@ extern "C" __global__ void __launch_bounds__(threads, blocks_per_sm)
     const KeyTiles seen = key_tiles(sequence_of(p.forward), row);
     const int n_tile = place.key / block_n;
     if (n_tile < seen.full_begin || n_tile >= seen.full_end)
-      mask_scores(scores, sequence_of(p.forward), row + score_part.first_row * 16, place.key + score_part.first_column * 16);
-    compute_probabilities(scores, rows, p.forward, p.forward.lse + (head_index + here.head) * p.forward.seqlen_q,
+      mask_scores(scores, sequence_of(p.forward), row + score_part.first_row * 16,
+                  place.key + score_part.first_column * 16);
+    compute_probabilities(scores, rows, p.forward,
+                          p.forward.lse + (head_index + here.head) * p.forward.seqlen_q,
                           row + score_part.first_row * 16);
     store_scores(scores, p_tile, score_part);
     multiply_rows<score_rows, score_fragments, columns_v>(
@@ -143,9 +148,10 @@ extern "C" __global__ void __launch_bounds__(threads, blocks_per_sm)
     store_scores(gradients, ds_tile, score_part);
     block_barrier();  // P and dS are there for all
 
-    multiply_columns<dv_rows, dv_fragments, block_m / 16, true, block_n, columns_v>(dv, p_tile, d_out_tile, dv_part);
-    multiply_columns<dk_rows, dk_fragments, block_m / 16, true, block_n, columns_qk>(dk, ds_tile, query_tile,
-                                                                                    dk_part);
+    multiply_columns<dv_rows, dv_fragments, dv_column_warps, block_m / 16, true, block_n, columns_v>(
+        dv, p_tile, d_out_tile, dv_part);
+    multiply_columns<dk_rows, dk_fragments, dk_column_warps, block_m / 16, true, block_n, columns_qk>(
+        dk, ds_tile, query_tile, dk_part);
     if (stages == 1) {
       block_barrier();  // all have left Q and dO
       if (step + 1 < steps) load_queries(p, next, q, d_out, queries);
@@ -153,7 +159,8 @@ extern "C" __global__ void __launch_bounds__(threads, blocks_per_sm)
     }
     float dq[dq_rows][2 * dq_fragments][4];
     set_to_zero<dq_rows, dq_fragments>(dq);
-    multiply_columns<dq_rows, dq_fragments, block_n / 16, false, block_n, columns_qk>(dq, ds_tile, key_tile, dq_part);
+    multiply_columns<dq_rows, dq_fragments, dq_column_warps, block_n / 16, false, block_n, columns_qk>(
+        dq, ds_tile, key_tile, dq_part);
     if (deterministic) {
       tile_to_pass_on = (int)tile_index;
       if (thread_index() == 0) global_wait_for_turn(p.turns + tile_index, seen.end - 1 - n_tile);

@@ -1,6 +1,7 @@
 // The gradients on their way out: dK and dV straight from registers, dQ by sums in the workspace.
 
-/// Stores a warp's part of a gradient in fragments of 16 x 16, times `factor`. `to` points at the head's first row.
+/// Stores a warp's part of a gradient in fragments of 16 x 16, times `factor`. `to` points at the head's
+/// first row.
 template <int rows, int fragments, int head_dim>
 __device__ __forceinline__ void store_gradient(const float (&gradient)[rows][2 * fragments][4], float factor,
                                                u16* to, long long row_stride, int first_row, int row_count,
@@ -27,10 +28,11 @@ __device__ __forceinline__ void store_gradient(const float (&gradient)[rows][2 *
     }
 }
 
-/// A thread's values of dQ lie in the order of its registers, so that the lanes of a warp touch neighbours: one by
-/// one, or four by four where the GPU adds four at once.
+/// A thread's values of dQ lie in the order of its registers, so that the lanes of a warp touch neighbours:
+/// one by one, or four by four where the GPU adds four at once.
 __device__ __forceinline__ int dq_place(int index) {
-  return wide_sums ? (index / 4 * threads + thread_index()) * 4 + index % 4 : index * threads + thread_index();
+  return wide_sums ? (index / 4 * threads + thread_index()) * 4 + index % 4
+                   : index * threads + thread_index();
 }
 
 /// Adds a part of dQ to the sums of its tile of query rows.

@@ -1,11 +1,12 @@
-// Matrix products of the backward kernel: operands from shared memory, as they lie or transposed on the way. Each
-// warp computes a part of the result in fragments of 16 x 16.
+// Matrix products of the backward kernel: operands from shared memory, as they lie or transposed on the way.
+// Each warp computes a part of the result in fragments of 16 x 16.
 
 /// Steps between reading an operand fragment and the product that takes it.
 constexpr int lookahead = 2;
 
-/// Lane addresses for ldmatrix in a tile of `columns`. Along rows: lane i points at row i % 16, chunk i / 16: A as
-/// it lies, B transposed on the way. Across: row i % 8 + i / 16 * 8, chunk i / 8 % 2: B as it lies, A transposed.
+/// Lane addresses for ldmatrix in a tile of `columns`. Along rows: lane i points at row i % 16, chunk i / 16:
+/// A as it lies, B transposed on the way. Across: row i % 8 + i / 16 * 8, chunk i / 8 % 2: B as it lies, A
+/// transposed.
 template <int columns>
 __device__ __forceinline__ u32 address_along(u32 tile) {
   const int lane = thread_index() % 32, row = lane % 16;
@@ -22,8 +23,8 @@ __device__ __forceinline__ constexpr bool is_power_of_two(int value) {
   return (value & (value - 1)) == 0;
 }
 
-/// A warp steps over `count` fragments of columns from `first` on, a multiple of count. Where count is a power of
-/// two its start can be worked into the address once: no later step then carries into it.
+/// A warp steps over `count` fragments of columns from `first` on, a multiple of count. Where count is a
+/// power of two its start can be worked into the address once: no later step then carries into it.
 template <int columns, int count>
 __device__ __forceinline__ u32 start_at_fragment(u32 address, int first) {
   return is_power_of_two(count) ? advance_chunks(address, columns, first * 2) : address;
@@ -44,8 +45,7 @@ __device__ __forceinline__ void multiply_rows(float (&result)[rows][2 * fragment
   const u32 a_lane = address_along<columns>(a), b_lane = address_across<columns>(b);
   u32 x[2][rows][4], y[slots][4];
 #pragma unroll
-  for (int m = 0; m < rows; ++m)
-    load_matrix_x4(x[0][m], fragment_address<columns, 1>(a_lane, 0, m, 0));
+  for (int m = 0; m < rows; ++m) load_matrix_x4(x[0][m], fragment_address<columns, 1>(a_lane, 0, m, 0));
 #pragma unroll
   for (int i = 0; i < minimum(lookahead, steps); ++i)
     load_matrix_x4(y[i % slots], fragment_address<columns, 1>(b_lane, 0, i % fragments, i / fragments));
@@ -74,7 +74,8 @@ __device__ __forceinline__ void multiply_rows(float (&result)[rows][2 * fragment
   }
 }
 
-/// Which part of a result a warp computes: fragments of rows from first_row on, of columns from first_column on.
+/// Which part of a result a warp computes: fragments of rows from first_row on, of columns from first_column
+/// on.
 struct WarpPart {
   int first_row, first_column;
 };
@@ -85,16 +86,18 @@ __device__ __forceinline__ WarpPart warp_part() {
   return {warp / column_warps % row_warps * rows, warp % column_warps * fragments};
 }
 
-/// result += A * B for B [sum][columns_b]; A lies as [rows][columns_a], or as [sum][columns_a] with `transposed`.
-/// `sum` is in fragments. Where the columns do not divide evenly among the warps, the last ones have fewer.
-template <int rows, int fragments, int sum, bool transposed, int columns_a, int columns_b>
+/// result += A * B for B [sum][columns_b]; A lies as [rows][columns_a], or as [sum][columns_a] with
+/// `transposed`. `sum` is in fragments. Where the columns do not divide evenly among the warps, the last ones
+/// have fewer.
+template <int rows, int fragments, int column_warps, int sum, bool transposed, int columns_a, int columns_b>
 __device__ __forceinline__ void multiply_columns(float (&result)[rows][2 * fragments][4], u32 a, u32 b,
                                                  WarpPart part) {
   constexpr int steps = sum * fragments, slots = lookahead + 1;
-  constexpr bool even = columns_b / 16 % fragments == 0;
+  constexpr bool even = column_warps * fragments * 16 == columns_b;
   const int live = even ? fragments : minimum(fragments, columns_b / 16 - part.first_column);
-  const u32 a_lane = transposed ? start_at_fragment<columns_a, rows>(address_across<columns_a>(a), part.first_row)
-                                : address_along<columns_a>(a) + part.first_row * 16 * row_bytes(columns_a);
+  const u32 a_lane = transposed
+                         ? start_at_fragment<columns_a, rows>(address_across<columns_a>(a), part.first_row)
+                         : address_along<columns_a>(a) + part.first_row * 16 * row_bytes(columns_a);
   const u32 b_lane = start_at_fragment<columns_b, fragments>(address_along<columns_b>(b), part.first_column);
   u32 x[2][rows][4], y[slots][4];
   const auto load_a = [&](u32(&to)[rows][4], int k) {

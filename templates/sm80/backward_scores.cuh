@@ -19,8 +19,8 @@ __device__ __forceinline__ void load_row_terms(const BackwardParameters& p, RowT
     }
 }
 
-/// score = cap * tanh(scale * score / cap), as the forward kernel computes it; `slope` is what dS takes from it,
-/// 1 - tanh^2.
+/// score = cap * tanh(scale * score / cap), as the forward kernel computes it; `slope` is what dS takes from
+/// it, 1 - tanh^2.
 __device__ __forceinline__ void cap_scores(float (&scores)[score_rows][2 * score_fragments][4],
                                            float (&slope)[score_rows][2 * score_fragments][4], float scale) {
   const float factor = 2.0f * log2_e / softcap * scale;
@@ -36,8 +36,8 @@ __device__ __forceinline__ void cap_scores(float (&scores)[score_rows][2 * score
       }
 }
 
-/// Sets the scores of keys that a row does not see to -inf. `row` is the warp's first query row, `key` its first
-/// key.
+/// Sets the scores of keys that a row does not see to -inf. `row` is the warp's first query row, `key` its
+/// first key.
 __device__ __forceinline__ void mask_scores(float (&scores)[score_rows][2 * score_fragments][4],
                                             const Sequence& sequence, int row, int key) {
   const int lane = thread_index() % 32, column = lane % 4 * 2;
@@ -61,8 +61,8 @@ __device__ __forceinline__ void mask_scores(float (&scores)[score_rows][2 * scor
 /// Beyond this the rounding of scale * score - LSE in one multiply-add would show (2^-14 in the exponent).
 constexpr float largest_fused_lse = 1024.0f;
 
-/// Scores become probabilities, 2^(scale_log2 * score - LSE). `lse` points at the LSE of the head's first row and
-/// `row` is the warp's.
+/// Scores become probabilities, 2^(scale_log2 * score - LSE). `lse` points at the LSE of the head's first row
+/// and `row` is the warp's.
 __device__ __forceinline__ void compute_probabilities(float (&scores)[score_rows][2 * score_fragments][4],
                                                       const RowTerms& rows, const ForwardParameters& p,
                                                       const float* lse, int row) {
@@ -72,10 +72,11 @@ __device__ __forceinline__ void compute_probabilities(float (&scores)[score_rows
   for (int m = 0; m < score_rows; ++m)
 #pragma unroll
     for (int half = 0; half < 2; ++half)
-      large |= absolute(rows.lse_log2[m][half]) > largest_fused_lse && rows.lse_log2[m][half] != -minus_infinity;
+      large |=
+          absolute(rows.lse_log2[m][half]) > largest_fused_lse && rows.lse_log2[m][half] != -minus_infinity;
   if (warp_any(large)) {
-    // As the forward kernel rounds: the score of a row's only key less its LSE is then exactly 0. What is left of
-    // a rounding must not become a probability above 1.
+    // As the forward kernel rounds: the score of a row's only key less its LSE is then exactly 0. What is
+    // left of a rounding must not become a probability above 1.
     const float scale = with_softcap ? 1.0f : p.scale;
 #pragma unroll
     for (int m = 0; m < score_rows; ++m)
@@ -128,8 +129,8 @@ __device__ __forceinline__ void apply_slope(float (&gradients)[score_rows][2 * s
 }
 
 /// Writes the warp's part of P or dS, rounded, to a tile [block_m][block_n].
-__device__ __forceinline__ void store_scores(const float (&scores)[score_rows][2 * score_fragments][4], u32 tile,
-                                             WarpPart part) {
+__device__ __forceinline__ void store_scores(const float (&scores)[score_rows][2 * score_fragments][4],
+                                             u32 tile, WarpPart part) {
   const int lane = thread_index() % 32, row = part.first_row * 16 + lane / 4;
   const u32 to = tile + row * row_bytes(block_n) + lane % 4 * 4;
 #pragma unroll

@@ -31,7 +31,17 @@ double draw(const AttentionCase& attention, char tensor, int64_t column, int64_t
   return value;
 }
 
-void fill(GuardedTensor& tensor, char name, const AttentionCase& attention, std::mt19937_64& random) {
+}  // namespace
+
+GuardedTensor make_tensor(const AttentionSpec& spec, const AttentionCase& attention, char name, DataType type,
+                          int64_t rows, int64_t heads, int64_t columns) {
+  const std::vector<int64_t> shape = {attention.batch, rows, heads, columns};
+  std::vector<int64_t> strides = attention.strides ? attention.strides(name, shape) : std::vector<int64_t>{};
+  if (strides.empty()) strides = contiguous(spec, shape);
+  return GuardedTensor(type, shape, strides);
+}
+
+void fill_tensor(GuardedTensor& tensor, char name, const AttentionCase& attention, std::mt19937_64& random) {
   const auto& shape = tensor.shape();
   const auto& strides = tensor.strides();
   for (int64_t b = 0; b < shape[0]; ++b)
@@ -43,8 +53,6 @@ void fill(GuardedTensor& tensor, char name, const AttentionCase& attention, std:
           tensor.set(b * strides[0] + row * strides[1] + head * strides[2] + column * strides[3], value);
         }
 }
-
-}  // namespace
 
 RuntimeOptions simulator_options(uint64_t seed, const std::string& target) {
   RuntimeOptions options;
@@ -61,11 +69,7 @@ AttentionResult run_case(Runtime& runtime, const AttentionCase& attention) {
   const AttentionSpec& spec = result.spec;
   const int64_t heads = attention.heads_kv * spec.gqa_ratio;
   const auto make = [&](char name, DataType type, int64_t rows, int64_t tensor_heads, int64_t columns) {
-    std::vector<int64_t> shape = {attention.batch, rows, tensor_heads, columns};
-    std::vector<int64_t> strides =
-        attention.strides ? attention.strides(name, shape) : std::vector<int64_t>{};
-    if (strides.empty()) strides = contiguous(spec, shape);
-    return GuardedTensor(type, shape, strides);
+    return make_tensor(spec, attention, name, type, rows, tensor_heads, columns);
   };
   result.q = make('q', spec.dtype.q, attention.seqlen_q, heads, spec.head_dim.qk);
   result.k = make('k', spec.dtype.kv, attention.seqlen_kv, attention.heads_kv, spec.head_dim.qk);
@@ -74,9 +78,9 @@ AttentionResult run_case(Runtime& runtime, const AttentionCase& attention) {
   result.lse = GuardedTensor(DataType::fp32, {attention.batch, heads, attention.seqlen_q},
                              {heads * attention.seqlen_q, attention.seqlen_q, 1});
   std::mt19937_64 random(attention.seed);
-  fill(result.q, 'q', attention, random);
-  fill(result.k, 'k', attention, random);
-  fill(result.v, 'v', attention, random);
+  fill_tensor(result.q, 'q', attention, random);
+  fill_tensor(result.k, 'k', attention, random);
+  fill_tensor(result.v, 'v', attention, random);
 
   const auto kernel = runtime.kernel(spec);
   std::unique_ptr<DeviceBuffer> buffers[5];

@@ -93,6 +93,13 @@ struct AttentionResult {
   }
 };
 
+/// A tensor of a case, 0xff throughout: rows of heads of columns, in the strides that the case says for
+/// `name`.
+GuardedTensor make_tensor(const AttentionSpec& spec, const AttentionCase& attention, char name, DataType type,
+                          int64_t rows, int64_t heads, int64_t columns);
+/// Fills in what the case says for an input of that name.
+void fill_tensor(GuardedTensor& tensor, char name, const AttentionCase& attention, std::mt19937_64& random);
+
 /// Runs the case and checks it against the fp64 reference; a wrong answer is a failure of the current test.
 AttentionResult run_case(Runtime& runtime, const AttentionCase& attention);
 

@@ -1,0 +1,165 @@
+#include "runtime/reference_backward.h"
+
+#include <cmath>
+#include <limits>
+
+#include "runtime/reference_parts.h"
+
+namespace tilewright {
+namespace {
+
+using namespace reference;
+
+/// The backward pass of one KV head in the arithmetic of `Number`: double is the reference, float the plain
+/// implementation, which rounds P, dS and the gradients to the spec's type.
+template <typename Number>
+class GroupProblem {
+ public:
+  static constexpr bool exact = std::is_same_v<Number, double>;
+
+  GroupProblem(const AttentionSpec& spec, const BackwardArguments& arguments, int64_t b, int64_t kv_head)
+      : spec_(spec),
+        arguments_(arguments),
+        batch_(b),
+        kv_head_(kv_head),
+        seqlen_q_(arguments.q.shape[sequence]),
+        seqlen_kv_(arguments.k.shape[sequence]),
+        scale_(static_cast<Number>(
+            arguments.softmax_scale.value_or(spec.softmax_scale_at_launch ? 0 : spec.scale()))),
+        k_(head_of<Number>(spec, arguments.k, b, kv_head, true)),
+        v_(head_of<Number>(spec, arguments.v, b, kv_head, true)),
+        k_rows_(head_of<Number>(spec, arguments.k, b, kv_head, false)),
+        dk_(k_.size()),
+        dv_(v_.size()),
+        scores_(seqlen_kv_),
+        gradients_(seqlen_kv_),
+        slopes_(seqlen_kv_) {}
+
+  void run(ReferenceGradients& result) {
+    const int64_t heads = arguments_.q.shape[head], kv_heads = arguments_.k.shape[head];
+    for (int64_t h = kv_head_ * spec_.gqa_ratio; h < (kv_head_ + 1) * spec_.gqa_ratio; ++h) {
+      const auto q = head_of<Number>(spec_, arguments_.q, batch_, h, false);
+      const auto d_out = head_of<Number>(spec_, arguments_.d_out, batch_, h, false);
+      const auto out =
+          exact ? std::vector<Number>() : head_of<Number>(spec_, arguments_.out, batch_, h, false);
+      for (int64_t i = 0; i < seqlen_q_; ++i)
+        row(i, h, &q[i * qk()], &d_out[i * v()], exact ? nullptr : &out[i * v()],
+            &result.dq[((batch_ * seqlen_q_ + i) * heads + h) * qk()]);
+    }
+    const auto store = [&](const std::vector<Number>& from, int64_t columns, double factor, double* to) {
+      for (int64_t j = 0; j < seqlen_kv_; ++j)
+        for (int64_t d = 0; d < columns; ++d)
+          to[((batch_ * seqlen_kv_ + j) * kv_heads + kv_head_) * columns + d] =
+              finished(from[j * columns + d] * static_cast<Number>(factor));
+    };
+    store(dk_, qk(), scale_, result.dk.data());
+    store(dv_, v(), 1, result.dv.data());
+  }
+
+ private:
+  int64_t qk() const { return spec_.head_dim.qk; }
+  int64_t v() const { return spec_.head_dim.v; }
+  Number in_type(Number value) const {
+    return exact ? value : static_cast<Number>(rounded(spec_.dtype.kv, value));
+  }
+  double finished(Number value) const { return exact ? value : rounded(spec_.dtype.out, value); }
+
+  /// sums[j] = sum over d of row[d] * columns[d][j], along the keys.
+  void products(const Number* row, const std::vector<Number>& columns, int64_t dims, Visible keys,
+                std::vector<Number>& sums) const {
+    std::fill(sums.begin() + keys.first, sums.begin() + keys.last, Number{0});
+    for (int64_t d = 0; d < dims; ++d) {
+      const Number* column = columns.data() + d * seqlen_kv_;
+      for (int64_t j = keys.first; j < keys.last; ++j) sums[j] += row[d] * column[j];
+    }
+  }
+
+  /// Scores to probabilities; the natural LSE if `lse` is not given.
+  void probabilities(Visible keys, std::optional<Number> lse) {
+    const auto cap = static_cast<Number>(spec_.softcap);
+    Number maximum = -std::numeric_limits<Number>::infinity();
+    for (int64_t j = keys.first; j < keys.last; ++j) {
+      Number score = scores_[j] * scale_;
+      const Number tanh = cap != 0 ? std::tanh(score / cap) : 0;
+      slopes_[j] = 1 - tanh * tanh;
+      scores_[j] = score = cap != 0 ? cap * tanh : score;
+      maximum = std::max(maximum, score);
+    }
+    if (lse) {
+      for (int64_t j = keys.first; j < keys.last; ++j) scores_[j] = std::exp(scores_[j] - *lse);
+      return;
+    }
+    Number sum = 0;
+    for (int64_t j = keys.first; j < keys.last; ++j) sum += scores_[j] = std::exp(scores_[j] - maximum);
+    for (int64_t j = keys.first; j < keys.last; ++j) scores_[j] /= sum;
+  }
+
+  void row(int64_t i, int64_t h, const Number* q, const Number* d_out, const Number* out, double* dq) {
+    std::fill(dq, dq + qk(), 0.0);
+    const Visible keys = visible_keys(spec_.mask, i, seqlen_q_, seqlen_kv_);
+    if (keys.first >= keys.last) return;
+    const int64_t index = (batch_ * arguments_.q.shape[head] + h) * seqlen_q_ + i;
+    products(q, k_, qk(), keys, scores_);
+    if constexpr (exact)
+      probabilities(keys, std::nullopt);
+    else
+      probabilities(keys, static_cast<Number>(load_element(arguments_.lse.data, DataType::fp32, index)));
+    products(d_out, v_, v(), keys, gradients_);
+    Number term = 0;
+    if constexpr (exact) {
+      for (int64_t j = keys.first; j < keys.last; ++j) term += scores_[j] * gradients_[j];
+    } else {
+      for (int64_t d = 0; d < v(); ++d) term += d_out[d] * out[d];
+    }
+    if (arguments_.d_lse)
+      term -= static_cast<Number>(load_element(arguments_.d_lse->data, DataType::fp32, index));
+    std::vector<Number> sum(qk(), Number{0});
+    for (int64_t j = keys.first; j < keys.last; ++j) {
+      const Number gradient = in_type(scores_[j] * (gradients_[j] - term) * slopes_[j]);
+      const Number probability = in_type(scores_[j]);
+      for (int64_t d = 0; d < v(); ++d) dv_[j * v() + d] += probability * d_out[d];
+      for (int64_t d = 0; d < qk(); ++d) {
+        dk_[j * qk() + d] += gradient * q[d];
+        sum[d] += gradient * k_rows_[j * qk() + d];
+      }
+    }
+    for (int64_t d = 0; d < qk(); ++d) dq[d] = finished(sum[d] * scale_);
+  }
+
+  const AttentionSpec& spec_;
+  const BackwardArguments& arguments_;
+  int64_t batch_, kv_head_, seqlen_q_, seqlen_kv_;
+  Number scale_;
+  std::vector<Number> k_, v_, k_rows_, dk_, dv_, scores_, gradients_, slopes_;
+};
+
+template <typename Number>
+ReferenceGradients backward(const AttentionSpec& spec, const BackwardArguments& arguments) {
+  check_arguments(spec, arguments);
+  const auto count = [](const TensorView& view) {
+    int64_t elements = 1;
+    for (int64_t size : view.shape) elements *= size;
+    return elements;
+  };
+  ReferenceGradients result;
+  result.dq.resize(count(arguments.q));
+  result.dk.resize(count(arguments.k));
+  result.dv.resize(count(arguments.v));
+  const int64_t kv_heads = arguments.k.shape[head];
+  in_parallel(arguments.q.shape[batch] * kv_heads, [&](int64_t index) {
+    GroupProblem<Number>(spec, arguments, index / kv_heads, index % kv_heads).run(result);
+  });
+  return result;
+}
+
+}  // namespace
+
+ReferenceGradients reference_backward(const AttentionSpec& spec, const BackwardArguments& arguments) {
+  return backward<double>(spec, arguments);
+}
+
+ReferenceGradients plain_backward(const AttentionSpec& spec, const BackwardArguments& arguments) {
+  return backward<float>(spec, arguments);
+}
+
+}  // namespace tilewright

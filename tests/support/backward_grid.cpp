@@ -1,0 +1,135 @@
+#include "tests/support/backward_grid.h"
+
+namespace tilewright::test {
+namespace {
+
+const std::vector<std::string> masks = {"none",
+                                        "causal",
+                                        "causal_top_left",
+                                        "{window: [20, 0]}",
+                                        "{window: [33, 7]}",
+                                        "{window: [inf, 5]}",
+                                        "{window: [40, -8]}"};
+
+std::string spec_of(const std::string& keys) {
+  return "{pass: backward, " + keys + "}";
+}
+
+// Masks take turns over the head dims, so that every pair of neighbours in the grid differs in both.
+GridGroup head_dims() {
+  GridGroup group{"HeadDims", {}};
+  int i = 0;
+  for (const char* dim : {"8", "16", "24", "40", "64", "72", "80", "96", "104", "128", "136", "192", "256",
+                          "{qk: 192, v: 128}", "{qk: 40, v: 72}", "{qk: 128, v: 24}", "{qk: 64, v: 256}"}) {
+    group.cases.push_back({.spec = spec_of(std::string("head_dim: ") + dim + ", dtype: " +
+                                           (i % 2 ? "fp16" : "bf16") + ", mask: " + masks[i % masks.size()]),
+                           .seqlen_q = 65,
+                           .seqlen_kv = 81});
+    ++i;
+  }
+  return group;
+}
+
+GridGroup lengths() {
+  GridGroup group{"Lengths", {}};
+  for (const std::string& mask : masks)
+    for (auto [q, kv] :
+         std::vector<std::pair<int, int>>{{0, 5}, {5, 0}, {1, 1}, {64, 63}, {65, 127}, {129, 40}})
+      group.cases.push_back({.spec = spec_of("head_dim: 16, blocks: {m: 32, n: 32, warps: 4}, mask: " + mask),
+                             .batch = 2,
+                             .seqlen_q = q,
+                             .seqlen_kv = kv});
+  return group;
+}
+
+GridGroup ratios() {
+  GridGroup group{"Ratios", {}};
+  for (int ratio : {2, 5, 7, 12})
+    group.cases.push_back({.spec = spec_of("head_dim: 32, mask: causal, gqa_ratio: " + std::to_string(ratio)),
+                           .batch = 2,
+                           .heads_kv = 2,
+                           .seqlen_q = 33,
+                           .seqlen_kv = 47});
+  return group;
+}
+
+GridGroup scores() {
+  GridGroup group{"Scores", {}};
+  for (const char* dtype : {"bf16", "fp16"})
+    for (const char* keys : {"softcap: 15", "softmax_scale: 0.25", "softmax_scale: launch", "lse: true",
+                             "softcap: 50, softmax_scale: launch, lse: true"})
+      for (Data data : {Data::normal, Data::outliers})
+        group.cases.push_back(
+            {.spec = spec_of(std::string("head_dim: 64, mask: causal, dtype: ") + dtype + ", " + keys),
+             .seqlen_q = 70,
+             .seqlen_kv = 90,
+             .data = data});
+  for (double level : {20.0, 200.0, 3000.0})
+    group.cases.push_back({.spec = spec_of("head_dim: 64, mask: causal, gqa_ratio: 3"),
+                           .seqlen_q = 40,
+                           .seqlen_kv = 70,
+                           .data = Data::near_minus,
+                           .level = level});
+  return group;
+}
+
+GridGroup layouts() {
+  GridGroup group{"Layouts", {}};
+  const auto add = [&](const char* layout,
+                       std::function<std::vector<int64_t>(char, const std::vector<int64_t>&)> strides) {
+    group.cases.push_back(
+        {.spec =
+             spec_of(std::string("head_dim: 64, lse: true, mask: causal, gqa_ratio: 2, layout: ") + layout),
+         .batch = 2,
+         .heads_kv = 2,
+         .seqlen_q = 52,
+         .seqlen_kv = 70,
+         .strides = std::move(strides)});
+  };
+  add("bshd", nullptr);
+  add("bhsd", nullptr);
+  // One buffer of interleaved heads twice as wide, rows two apart, batches last.
+  add("bshd", [](char, const std::vector<int64_t>& s) {
+    return std::vector<int64_t>{s[1] * s[2] * s[3] * 2, s[2] * s[3] * 2, s[3] * 2, 1};
+  });
+  add("bhsd", [](char, const std::vector<int64_t>& s) {
+    return std::vector<int64_t>{s[3], s[0] * s[3], s[0] * s[1] * s[3], 1};
+  });
+  // K, V and dO broadcast over the batch.
+  add("bshd", [](char t, const std::vector<int64_t>& s) {
+    return t == 'k' || t == 'v' || t == 'd' ? std::vector<int64_t>{0, s[2] * s[3], s[3], 1}
+                                            : std::vector<int64_t>{};
+  });
+  return group;
+}
+
+}  // namespace
+
+GridGroup backward_schedules() {
+  GridGroup group{"Schedules", {}};
+  int i = 0;
+  for (int m : {16, 32, 64, 128})
+    for (int n : {16, 48, 64, 128})
+      for (int warps : {1, 4, 8})
+        for (int stages : {1, 2}) {
+          const int tiles = m / 16 * (n / 16);
+          if (tiles < warps || tiles / warps > 8) continue;
+          if (++i % 2) continue;  // half of them, the masks in turns
+          const bool even = m % (16 * warps) == 0 || n % (16 * warps) == 0 || warps == 1;
+          if (!even) continue;
+          group.cases.push_back(
+              {.spec =
+                   spec_of("head_dim: 48, mask: " + masks[i / 2 % masks.size()] +
+                           ", blocks: {family: sm80, m: " + std::to_string(m) + ", n: " + std::to_string(n) +
+                           ", warps: " + std::to_string(warps) + ", stages: " + std::to_string(stages) + "}"),
+               .seqlen_q = 75,
+               .seqlen_kv = 101});
+        }
+  return group;
+}
+
+std::vector<GridGroup> backward_grid() {
+  return {head_dims(), lengths(), ratios(), scores(), layouts()};
+}
+
+}  // namespace tilewright::test
