@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
-"""Times our forward kernels beside torch's FA2 and cuDNN back ends and FlexAttention, in one run on one GPU.
+"""Times our kernels beside torch's FA2 and cuDNN back ends and FlexAttention, in one run on one GPU.
 
     bench/peers.py                                      the whole table, the default schedules
     bench/peers.py --head-dims 128 --seqlens 4096 --peers fa2 \\
         --blocks m=128,n=64,warps=4,stages=2 --blocks m=64,n=64,warps=4,stages=3       schedules against each other
+    bench/peers.py --pass backward --peers fa2,cudnn    the backward pass: all its kernels, and our deterministic mode
 
 Every contestant must first be right on part of the output against fp64. Then all of them are timed in interleaved rounds,
 in a new random order each round, with cold L2 before every launch; a figure is the median of its rounds, ± the median
@@ -32,6 +33,7 @@ def numbers(text):
 
 def arguments(argv):
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--pass", dest="direction", choices=("forward", "backward"), default="forward")
     parser.add_argument("--head-dims", type=numbers, default=[64, 128, 256], metavar="64,128,256")
     parser.add_argument("--seqlens", type=numbers, default=[1024, 4096, 16384], metavar="1024,4096,16384")
     parser.add_argument("--masks", type=lambda s: s.split(","), default=["full", "causal"], metavar="full,causal")
@@ -139,10 +141,20 @@ def first_right(torch, timer, contestants, reference):
     return best, best_time, checked[best.about["layout"]]
 
 
+def contestants_of(options):
+    """The module of the pass's contestants; both have the same names."""
+    if options.direction == "backward":
+        import backward_contestants
+
+        return backward_contestants
+    import contestants
+
+    return contestants
+
+
 def run_cell(torch, timer, cell, makers, options, peak, shuffle):
     """One cell of the JSON file."""
-    import contestants as field
-
+    field = contestants_of(options)
     dtype = {"bf16": torch.bfloat16, "fp16": torch.float16}[options.dtype]
     inputs = field.Inputs.random(cell, dtype, options.seed)
     reference = field.Reference(cell, inputs)
@@ -178,10 +190,12 @@ def run_cell(torch, timer, cell, makers, options, peak, shuffle):
                 racing = [runner for runner in racing if runner[0] is not entry]
         if watch:
             state = watch.read()
+    # Five products of the backward pass for two of the forward.
+    flops = cell.flops * (2.5 if options.direction == "backward" else 1)
     fa2 = median_and_deviation(samples["fa2"])[0] if samples.get("fa2") else None
     for entry, _, launches in racing:
         middle, deviation = median_and_deviation(samples[entry["name"]])
-        tflops = cell.flops / middle / 1e9
+        tflops = flops / middle / 1e9
         entry.update(milliseconds=middle, deviation_milliseconds=deviation, launches_per_round=launches,
                      rounds=samples[entry["name"]], tflops=tflops)
         if peak:
@@ -190,7 +204,7 @@ def run_cell(torch, timer, cell, makers, options, peak, shuffle):
             entry["speed_over_fa2"] = fa2 / middle
     return {
         "name": cell.name, "head_dim": cell.head_dim, "heads": cell.heads, "kv_heads": cell.kv_heads,
-        "seqlen": cell.seqlen, "batch": cell.batch, "causal": cell.causal, "flops": cell.flops, "gpu": state,
+        "seqlen": cell.seqlen, "batch": cell.batch, "causal": cell.causal, "flops": flops, "gpu": state,
         "contestants": entries,
     }
 
@@ -232,8 +246,7 @@ def main(argv=None):
     if not torch.cuda.is_available():
         progress("error: no CUDA device")
         return 3
-    import contestants as field
-
+    field = contestants_of(options)
     started = time.monotonic()
     torch.set_grad_enabled(False)
     timer = Timer(torch)
@@ -252,12 +265,12 @@ def main(argv=None):
         "revision": revision(), "tilewright": field.tilewright.version(), "device": device,
         "driver": GpuState().read().get("driver_version"), "cuda": torch.version.cuda, "torch": torch.__version__,
         "cudnn": torch.backends.cudnn.version(), "triton": triton_version, "python": sys.version.split()[0],
-        "dtype": options.dtype, "rounds": options.rounds, "milliseconds_per_round": options.milliseconds,
+        "pass": options.direction, "dtype": options.dtype, "rounds": options.rounds, "milliseconds_per_round": options.milliseconds,
         "seed": options.seed, "datasheet_tflops": peak, "gemm_8192_tflops": gemm_tflops(torch, timer, dtype),
         "cells": [],
     }
     day = result["when"][:10]
-    out = options.out or HERE / "results" / f"{day}-{device.replace(' ', '-').lower()}-forward-{options.dtype}.json"
+    out = options.out or HERE / "results" / f"{day}-{device.replace(' ', '-').lower()}-{options.direction}-{options.dtype}.json"
     out.parent.mkdir(parents=True, exist_ok=True)
     print(f"{device}, driver {result['driver']}, torch {result['torch']}, cuDNN {result['cudnn']}, "
           f"{options.dtype} matrix product {result['gemm_8192_tflops']:.0f} TFLOP/s", flush=True)

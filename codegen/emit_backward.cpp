@@ -35,6 +35,7 @@ void add_backward_constants(Constants& constants, const AttentionSpec& spec, con
 
 std::vector<std::string_view> backward_files(Family) {
   return {"primitives/words.cuh",       "visibility.cuh",
+          "no_expressions.cuh",         "walk_range.cuh",
           "backward_visibility.cuh",    "quad.cuh",
           "backward_prepare.cuh",       "sm80/tile.cuh",
           "sm80/backward_products.cuh", "sm80/backward_scores.cuh",

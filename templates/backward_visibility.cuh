@@ -1,7 +1,7 @@
 // Which query rows see a tile of keys.
 
-/// Tiles of query rows [begin, end) of which some row sees a key of the tile: exactly those whose key_tiles
-/// hold it.
+/// Tiles of query rows [begin, end) of which some row sees a key of the tile: exactly those whose walk
+/// visits it.
 struct QueryTiles {
   int begin, end;
 };

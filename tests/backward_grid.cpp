@@ -20,6 +20,15 @@ TEST_P(BackwardGrid, MatchesFp64) {
   }
 }
 
+TEST(BackwardSchedules, Sm80) {
+  uint64_t seed = 0;
+  for (test::AttentionCase attention : test::backward_schedules().cases) {
+    Runtime runtime(test::simulator_options(seed++ % 4, "sm_80"));
+    attention.seed = seed;
+    test::run_backward(runtime, attention);
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Simulator, BackwardGrid,
                          testing::Combine(testing::ValuesIn(test::backward_targets()),
                                           testing::ValuesIn(test::backward_grid())),

@@ -1,5 +1,7 @@
 """attention(): from tensors to the answer in one call."""
 
+import sys
+
 from .errors import UsageError
 from .runtime import default_runtime
 from .tensors import device_of, dtype_of, kind_of
@@ -33,8 +35,10 @@ def attention(q, k, v, spec=None, *, mask=None, window=None, softcap=None, scale
     Returns the output (`out`, if given), or (output, lse) with return_lse; lse is fp32, [batch, heads, sequence],
     natural logarithm. With a spec, return_lse needs its `lse: true`. Kernels are kept per device and spec. Raises the
     exceptions of tilewright.errors.
+
+    Where torch records gradients for q, k or v, output and lse have them, by the backward kernel of the same spec; a
+    scale given at launch (`softmax_scale: launch`) and `out` do not go together with that.
     """
-    runtime = runtime or default_runtime(*device_of(q, "q"))
     if spec is None:
         if cu_seqlens_q is not None and layout is None:
             layout = "packed"
@@ -48,6 +52,15 @@ def attention(q, k, v, spec=None, *, mask=None, window=None, softcap=None, scale
                 f"{', '.join(given)} given together with spec=: what is computed is the spec's, and cannot change "
                 "at launch; write it into the spec, or leave spec out"
             )
+    if wants_gradients(q, k, v):
+        if any(x is not None for x in (out, scale, cu_seqlens_q, cu_seqlens_kv, seqused_q, seqused_kv, sinks)):
+            raise UsageError("out, a launch-time scale, packed sequences and sinks cannot be given where gradients are "
+                             "recorded")
+        from . import autograd
+
+        out, lse = autograd.attention(q, k, v, spec, runtime)
+        return (out, lse) if return_lse else out
+    runtime = runtime or default_runtime(*device_of(q, "q"))
     kernel = runtime.kernel(spec)
     info = kernel.info
     if return_lse and not info["lse"]:
@@ -73,6 +86,16 @@ def attention(q, k, v, spec=None, *, mask=None, window=None, softcap=None, scale
     further = {name: tensor for name, tensor in further.items() if tensor is not None}
     kernel.launch(q, k, v, out, lse, scale, **further)
     return (out, lse) if return_lse else out
+
+
+def wants_gradients(*tensors):
+    """Whether torch records what is done to any of them, or compiles it: then torch must see an operator."""
+    torch = sys.modules.get("torch")
+    if torch is None or not all(isinstance(tensor, torch.Tensor) for tensor in tensors):
+        return False
+    if torch.compiler.is_compiling():
+        return True
+    return torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors)
 
 
 def spec_from_keywords(q, k, v, mask, window, softcap, scale, layout, blocks, lse, sinks):

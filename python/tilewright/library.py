@@ -49,6 +49,18 @@ class Forward(ctypes.Structure):
     )
 
 
+class Backward(ctypes.Structure):
+    """struct tw_backward; tensors as packed bytes (TENSOR)."""
+
+    _fields_ = [
+        ("size", ctypes.c_size_t),
+        *((name, ctypes.c_char_p) for name in ("q", "k", "v", "out", "lse", "d_out", "dq", "dk", "dv", "d_lse")),
+        ("softmax_scale", ctypes.POINTER(ctypes.c_double)),
+        ("workspace", ctypes.c_void_p),
+        ("workspace_bytes", ctypes.c_size_t),
+    ]
+
+
 def candidates():
     """Where the library may be: TILEWRIGHT_LIBRARY alone if it is set, else beside this package, in the build folder of
     a checkout, on the loader's path."""
@@ -95,6 +107,8 @@ def declare(loaded):
         # The tensors are passed as packed bytes (TENSOR): cheaper than filling ctypes structures.
         ("tw_launch", status, [pointer] * 7 + [ctypes.POINTER(ctypes.c_double)]),
         ("tw_launch_forward", status, [pointer, pointer, ctypes.POINTER(Forward)]),
+        ("tw_launch_backward", status, [pointer, pointer, ctypes.POINTER(Backward)]),
+        ("tw_workspace_size", status, [pointer] + [ctypes.c_int64] * 4 + [ctypes.POINTER(ctypes.c_size_t)]),
         ("tw_supports", status, [text, text, text, ctypes.POINTER(ctypes.c_int)]),
     ):
         function = getattr(loaded, name)

@@ -10,7 +10,7 @@ import threading
 import weakref
 
 from .errors import UsageError
-from .library import Forward, Options, check, library
+from .library import Backward, Forward, Options, check, library
 from .tensors import kind_of, pack, pack_lse, pack_rank
 
 DEVICES = {"automatic": 0, "cuda": 1, "simulator": 2}
@@ -118,15 +118,7 @@ class Kernel:
         programmatic_dependent_launch: the kernel may start before the launch before it on the stream has finished, and
         waits for its end before it touches the tensors; sm_margin: multiprocessors left to others (see
         docs/embedding.md)."""
-        kind = kind_of(q, "q")
-        device = kind.device(q)
-        for tensor, name in ((k, "k"), (v, "v"), (out, "out"), (lse, "lse"), *((t, n) for n, t in further.items())):
-            if tensor is None and name not in ("k", "v", "out"):
-                continue
-            if kind_of(tensor, name) is not kind or kind.device(tensor) != device:
-                raise UsageError(f"q is {place(q)}, but {name} is {place(tensor)}; expected all in one place")
-        if (device is not None and device.type == "cuda") != self.on_cuda:
-            raise UsageError(f"q is {place(q)}, but this kernel runs on {self.runtime.info['device']}")
+        kind = self.one_place(q, k=k, v=v, out=out, **given(lse=lse, **further))
         kind.check_writable(out, "out")
         if lse is not None:
             kind.check_writable(lse, "lse")
@@ -169,6 +161,47 @@ class Kernel:
             arguments.softmax_scale = ctypes.pointer(ctypes.c_double(scale))
         check(library().tw_launch_forward(self.handle, stream, ctypes.byref(arguments)))
 
+    def one_place(self, q, **tensors):
+        """The kind of tensors that q and all others are, all on the kernel's own device."""
+        kind = kind_of(q, "q")
+        device = kind.device(q)
+        for name, tensor in tensors.items():
+            if kind_of(tensor, name) is not kind or kind.device(tensor) != device:
+                raise UsageError(f"q is {place(q)}, but {name} is {place(tensor)}; expected all in one place")
+        if (device is not None and device.type == "cuda") != self.on_cuda:
+            raise UsageError(f"q is {place(q)}, but this kernel runs on {self.runtime.info['device']}")
+        return kind
+
+    def workspace_size(self, q, k):
+        """Bytes of workspace that launch_backward needs for tensors of these shapes."""
+        rows, heads = (2, 1) if self.heads_first else (1, 2)
+        size = ctypes.c_size_t()
+        check(library().tw_workspace_size(self.handle, q.shape[0], q.shape[heads], q.shape[rows], k.shape[rows],
+                                          ctypes.byref(size)))
+        return size.value
+
+    def launch_backward(self, q, k, v, out, lse, d_out, dq, dk, dv, workspace, d_lse=None, scale=None, stream=None):
+        """Starts the kernels of a spec with `pass: backward`: dq, dk, dv are written. out and lse are what the forward
+        pass gave, d_out and d_lse (optional, for `lse: true`) their gradients; workspace is a contiguous tensor of at
+        least workspace_size() bytes, whatever it holds. Tensors as for launch."""
+        kind = self.one_place(q, k=k, v=v, out=out, lse=lse, d_out=d_out, dq=dq, dk=dk, dv=dv,
+                              workspace=workspace, **given(d_lse=d_lse))
+        for name, tensor in (("dq", dq), ("dk", dk), ("dv", dv), ("workspace", workspace)):
+            kind.check_writable(tensor, name)
+        tensors = dict(q=q, k=k, v=v, out=out, d_out=d_out, dq=dq, dk=dk, dv=dv)
+        packed = {name: pack(kind, tensor, name, self.heads_first) for name, tensor in tensors.items()}
+        arguments = Backward(
+            ctypes.sizeof(Backward),
+            **packed,
+            lse=pack_lse(kind, lse),
+            d_lse=None if d_lse is None else pack_lse(kind, d_lse),
+            softmax_scale=None if scale is None else ctypes.pointer(ctypes.c_double(scale)),
+            workspace=kind.address(workspace),
+            workspace_bytes=workspace.nbytes,
+        )
+        check(library().tw_launch_backward(self.handle, kind.stream(q) if stream is None else stream,
+                                           ctypes.byref(arguments)))
+
     def __repr__(self):
         return f"<tilewright.Kernel {self.info['schedule']} for {self.info['target']}>"
 
@@ -177,6 +210,11 @@ def capturing():
     """Whether torch's current stream is being captured into a CUDA graph."""
     torch = sys.modules.get("torch")
     return bool(torch) and torch.cuda.is_available() and torch.cuda.is_current_stream_capturing()
+
+
+def given(**arguments):
+    """Those that are not None."""
+    return {name: value for name, value in arguments.items() if value is not None}
 
 
 def place(tensor):

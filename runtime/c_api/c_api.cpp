@@ -302,6 +302,41 @@ tw_status tw_launch_forward(const tw_kernel* kernel, void* stream, const tw_forw
   });
 }
 
+tw_status tw_launch_backward(const tw_kernel* kernel, void* stream, const tw_backward* arguments) {
+  return guarded([&] {
+    require(kernel, "kernel");
+    require(arguments, "arguments");
+    const tw_backward& a = *arguments;
+    if (a.size != sizeof(tw_backward))
+      throw Error(ErrorKind::usage, "arguments.size is " + std::to_string(a.size) + "; expected " +
+                                        std::to_string(sizeof(tw_backward)) + ", sizeof(tw_backward)");
+    BackwardArguments launch{.q = view_of(a.q, "q"),
+                             .k = view_of(a.k, "k"),
+                             .v = view_of(a.v, "v"),
+                             .out = view_of(a.out, "out"),
+                             .lse = view_of(a.lse, "lse"),
+                             .d_out = view_of(a.d_out, "d_out"),
+                             .dq = view_of(a.dq, "dq"),
+                             .dk = view_of(a.dk, "dk"),
+                             .dv = view_of(a.dv, "dv"),
+                             .workspace = a.workspace,
+                             .workspace_bytes = a.workspace_bytes};
+    if (a.d_lse) launch.d_lse = view_of(a.d_lse, "d_lse");
+    if (a.softmax_scale) launch.softmax_scale = *a.softmax_scale;
+    kernel->kernel->launch(stream, launch);
+  });
+}
+
+tw_status tw_workspace_size(const tw_kernel* kernel, int64_t batch, int64_t heads, int64_t seqlen_q,
+                            int64_t seqlen_kv, size_t* bytes) {
+  return guarded([&] {
+    require(bytes, "bytes");
+    *bytes = 0;
+    require(kernel, "kernel");
+    *bytes = static_cast<size_t>(kernel->kernel->workspace_size({batch, heads, seqlen_q, seqlen_kv}));
+  });
+}
+
 tw_status tw_supports(const char* spec, const char* file, const char* target, int* supported) {
   return guarded([&] {
     require(supported, "supported");

@@ -131,7 +131,7 @@ extern "C" __global__ void __launch_bounds__(threads, blocks_per_sm)
         key_tile + score_part.first_column * 16 * row_bytes(columns_qk));
     float slope[score_rows][2 * score_fragments][4];
     if (with_softcap) cap_scores(scores, slope, p.forward.scale);
-    const KeyTiles seen = key_tiles(sequence_of(p.forward), row);
+    const KeyWalk seen = start_walk(sequence_of(p.forward), Scope{}, row);
     const int n_tile = place.key / block_n;
     if (n_tile < seen.full_begin || n_tile >= seen.full_end)
       mask_scores(scores, sequence_of(p.forward), row + score_part.first_row * 16,

@@ -155,6 +155,27 @@ typedef struct tw_forward {
 /* As tw_launch, for specs that ask for more and for launch options. */
 TW_API tw_status tw_launch_forward(const tw_kernel* kernel, void* stream, const tw_forward* arguments);
 
+/* What a backward launch takes. All tensors are required but `d_lse`, the gradient of LSE, which may be given when
+ * the spec says `lse: true`. `softmax_scale` as for tw_launch. */
+typedef struct tw_backward {
+  size_t size; /* sizeof(tw_backward) */
+  const tw_tensor *q, *k, *v, *out, *lse; /* what the forward pass took and gave */
+  const tw_tensor* d_out;                 /* the gradient of out */
+  const tw_tensor *dq, *dk, *dv;          /* written */
+  const tw_tensor* d_lse;
+  const double* softmax_scale;
+  void* workspace; /* device memory for this launch alone, aligned to 16 bytes; needs no initial values */
+  size_t workspace_bytes;
+} tw_backward;
+
+/* Starts a kernel whose spec says `pass: backward`: all of the pass, one kernel after the other on the stream. Neither
+ * allocates, synchronises nor compiles; may be captured into a CUDA graph. */
+TW_API tw_status tw_launch_backward(const tw_kernel* kernel, void* stream, const tw_backward* arguments);
+
+/* Bytes of workspace that a launch of these lengths needs; `heads` are query heads. 0 for the forward pass. */
+TW_API tw_status tw_workspace_size(const tw_kernel* kernel, int64_t batch, int64_t heads, int64_t seqlen_q,
+                                   int64_t seqlen_kv, size_t* bytes);
+
 /* Whether a kernel serves a spec on a target ("sm_90a"): *supported is 1 or 0. The reasons for a 0 are then
  * in tw_last_error(), one a line. Needs no device. */
 TW_API tw_status tw_supports(const char* spec, const char* file, const char* target, int* supported);
