@@ -8,6 +8,7 @@
 #include "cli/choices.h"
 #include "cli/command.h"
 #include "cli/output.h"
+#include "codegen/backward_plan.h"
 #include "codegen/io_model.h"
 #include "runtime/build.h"
 #include "tilewright/tilewright.hpp"
@@ -33,6 +34,7 @@ struct Explanation {
   LaunchShape shape;
   LaunchPlan plan;
   IoModel model;
+  std::optional<BackwardPlan> backward;
   std::optional<CompileReport> measured;
   std::string not_measured;  // why
 };
@@ -56,7 +58,9 @@ Explanation explain(const Options& options) {
                      plan_launch(spec, schedule, shape),
                      model_io(spec, schedule, shape),
                      std::nullopt,
+                     std::nullopt,
                      "--no-compile"};
+  if (spec.pass == Pass::backward) result.backward = plan_backward(spec, schedule, shape);
   if (options.no_compile) return result;
   try {
     result.measured = compile(spec, schedule, target).report;
@@ -109,6 +113,29 @@ std::string grid_text(const Explanation& e) {
                      e.plan.section_heads == 1 ? "" : "s");
 }
 
+/// Five products a visible pair: S, dP, dV, dK and dQ.
+double backward_work(const Explanation& e) {
+  return e.model.work.visible_pairs * 2 * (3.0 * e.spec.head_dim.qk + 2.0 * e.spec.head_dim.v);
+}
+
+void print_backward(const Explanation& e) {
+  const BackwardPlan& plan = *e.backward;
+  const TileCounts& tiles = e.model.tiles;
+  print_field("grid",
+              fmt::format("{} blocks of {} threads, a tile of keys of one KV head each; before and after "
+                          "them {}, a tile of query rows each",
+                          plan.key_blocks, e.schedule.threads(), plan.query_blocks));
+  print_field("tiles", fmt::format("{} visited a query head, {} of them with a mask; {} skipped",
+                                   tiles.visited, tiles.masked, tiles.skipped));
+  print_field("work", flops_text(backward_work(e)) + " needed, 2 (3 qk + 2 v) per visible pair");
+  print_field("memory",
+              fmt::format("{} beside the tensors at the peak, linear in the lengths: {} for the sums of dQ, "
+                          "{} for LSE, row terms and turns",
+                          bytes_text(static_cast<double>(plan.workspace.bytes)),
+                          bytes_text(static_cast<double>(plan.workspace.lse_log2)),
+                          bytes_text(static_cast<double>(plan.workspace.bytes - plan.workspace.lse_log2))));
+}
+
 void print_text(const Options& options, const Explanation& e) {
   const TileCounts& tiles = e.model.tiles;
   const Work& work = e.model.work;
@@ -129,6 +156,7 @@ void print_text(const Options& options, const Explanation& e) {
                                        100.0 * warps_per_sm(e) / e.target.max_warps_per_sm));
   fmt::print("\n");
   print_field("shape", shape_sentence(e.spec, e.shape));
+  if (e.backward) return print_backward(e);
   print_field("grid", grid_text(e));
   print_field("tiles", fmt::format("{} visited a head, {} of them with a mask; {} skipped", tiles.visited,
                                    tiles.masked, tiles.skipped));
@@ -188,6 +216,12 @@ Json as_json(const Options& options, const Explanation& e) {
                 {{"tiled_least", e.model.traffic.tiled_least()},
                  {"tiled_most", e.model.traffic.tiled_most()},
                  {"materialising", e.model.traffic.materialising()}}}};
+  if (e.backward) {
+    json.erase("bytes");
+    json["tiles"] = e.backward->key_blocks;
+    json["flops"] = {{"needed", backward_work(e)}};
+    json["workspace_bytes"] = e.backward->workspace.bytes;
+  }
   if (e.measured) {
     json["measured"] = {{"compiler", e.measured->compiler},
                         {"registers", e.measured->registers},

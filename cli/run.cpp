@@ -13,6 +13,7 @@
 #include "cli/failure.h"
 #include "cli/npy.h"
 #include "cli/output.h"
+#include "cli/run_backward.h"
 #include "cli/tensors.h"
 #include "codegen/io_model.h"
 #include "runtime/reference.h"
@@ -218,6 +219,11 @@ NpyArray read_expected(const std::string& file, const HostTensor& out) {
   return expected;
 }
 
+void check_target(const Options& options, const Runtime& runtime) {
+  if (!runtime.is_simulator() && !options.target.empty())
+    throw Error(ErrorKind::usage, "--target is what the simulator stands for; a GPU is what it is");
+}
+
 Outcome run(Options options) {
   Outcome outcome;
   outcome.spec = load_spec(options.file);
@@ -225,9 +231,7 @@ Outcome run(Options options) {
   complete_lengths(options, spec);
   require_lse(options, spec);
   Runtime runtime(runtime_options(options));
-  if (!runtime.is_simulator() && !options.target.empty()) {
-    throw Error(ErrorKind::usage, "--target is what the simulator stands for; a GPU is what it is");
-  }
+  check_target(options, runtime);
   outcome.device = runtime.device_name();
   outcome.kernel = runtime.kernel(spec, &outcome.from);
 
@@ -285,6 +289,26 @@ Outcome run(Options options) {
   if (!options.out.empty()) write_npy(options.out, out.shape(), out.values());
   if (!options.lse.empty()) write_npy(options.lse, lse.shape(), lse.values());
   return outcome;
+}
+
+int both_passes(const Options& options, const AttentionSpec& spec) {
+  for (const auto& [name, file] : {std::pair("--q, --k and --v", &options.q),
+                                   {"--out", &options.out},
+                                   {"--lse", &options.lse},
+                                   {"--expect", &options.expect}})
+    if (!file->empty())
+      throw Error(ErrorKind::usage,
+                  fmt::format("{}: not for `pass: backward`, whose inputs are drawn", name));
+  Runtime runtime(runtime_options(options));
+  check_target(options, runtime);
+  return run_backward({.spec = spec,
+                       .file = options.file,
+                       .shape = options.shape.shape(spec),
+                       .seed = options.seed,
+                       .softmax_scale = options.softmax_scale,
+                       .check = options.check,
+                       .json = options.json},
+                      runtime);
 }
 
 std::string kernel_text(const Outcome& outcome) {
@@ -404,7 +428,9 @@ void add_options(CLI::App& app, Options& options) {
   app.add_flag("--no-cache", options.no_cache, "Leave the disk cache alone");
   app.add_flag("--json", options.json, "Print JSON");
   app.footer(
-      "Prints `ok`, or `WRONG` with exit code 1. Without --q, --k and --v, inputs are drawn from a normal\n"
+      "Prints `ok`, or `WRONG` with exit code 1. A spec with `pass: backward` runs both passes and checks "
+      "dQ, dK\n"
+      "and dV. Without --q, --k and --v, inputs are drawn from a normal\n"
       "distribution. Outputs start as NaN between guard bytes.");
 }
 
@@ -418,6 +444,8 @@ Command add_run(CLI::App& root) {
             if (!options->check && !options->expect.empty()) {
               throw Error(ErrorKind::usage, "--expect checks, --no-check does not; expected one of the two");
             }
+            if (const AttentionSpec spec = load_spec(options->file); spec.pass == Pass::backward)
+              return both_passes(*options, spec);
             Outcome outcome = run(*options);
             if (options->json) {
               print_json(as_json(*options, outcome));

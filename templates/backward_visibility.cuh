@@ -1,5 +1,9 @@
 // Which query rows see a tile of keys.
 
+__device__ __forceinline__ Sequence sequence_of(const BackwardParameters& p) {
+  return {p.forward.seqlen_q, p.forward.seqlen_kv};
+}
+
 /// Tiles of query rows [begin, end) of which some row sees a key of the tile: exactly those whose walk
 /// visits it.
 struct QueryTiles {

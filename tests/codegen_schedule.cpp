@@ -93,7 +93,7 @@ TEST(Schedule, HopperTakesItsOwnFamilyAndTheOtherWhenAskedTo) {
 
 TEST(Schedule, UnsupportedSpecsSayWhy) {
   for (auto [yaml, expected] : std::vector<std::pair<const char*, const char*>>{
-           {"{head_dim: 64, pass: backward}", "`pass: backward`"},
+           {"{head_dim: 64, pass: decode}", "`pass: decode`"},
            {"{head_dim: 64, layout: paged, page_size: 16}", "`layout: paged`"},
            {"{head_dim: 64, dtype: e4m3}", "`dtype`"},
            {"{head_dim: 512}", "multiples of 8 up to 256"},

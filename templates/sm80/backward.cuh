@@ -24,27 +24,37 @@ __device__ __forceinline__ KeyPlace key_place(const BackwardParameters& p, int b
 
 /// Where the walk over query heads and tiles of query rows stands.
 struct QueryPlace {
-  int head, m_tile;  // of the group; of the head
+  int head_index, m_tile;  // of all heads of the batch; of the head
+  __device__ __forceinline__ int tile(const BackwardParameters& p) const {
+    return head_index * p.forward.m_tiles + m_tile;
+  }
 };
 
-__device__ __forceinline__ void advance(QueryPlace& place, const QueryTiles& tiles) {
-  if (++place.m_tile == tiles.end) {
-    place.m_tile = tiles.begin;
-    ++place.head;
-  }
+__device__ __forceinline__ QueryPlace next_place(const QueryPlace& place, const QueryTiles& tiles) {
+  if (place.m_tile + 1 < tiles.end) return {place.head_index, place.m_tile + 1};
+  return {place.head_index + 1, tiles.begin};
 }
 
-/// Starts loading Q and dO of the place into a stage.
+/// Starts loading Q and dO of the place into a stage. Where they lie is worked out anew every time: pointers
+/// kept over the loop would cost registers that the tiles need.
 __device__ __forceinline__ void load_queries(const BackwardParameters& p, const QueryPlace& place,
-                                             const u16* q, const u16* d_out, u32 stage) {
-  const long long row = place.m_tile * block_m;
-  const int rows_left = p.forward.seqlen_q - place.m_tile * block_m;
+                                             u32 stage) {
+  const int head_index = (int)opaque((u32)place.head_index);
+  const int batch = head_index / p.forward.heads, head = head_index % p.forward.heads;
+  const int row = place.m_tile * block_m, rows_left = p.forward.seqlen_q - row;
+  const TensorParameters &q = p.forward.q, &d_out = p.d_out;
   load_tile<block_m, head_dim_qk, true>(
-      stage, q + place.head * p.forward.q.head_stride + row * p.forward.q.row_stride, p.forward.q.row_stride,
-      rows_left);
-  load_tile<block_m, head_dim_v, true>(stage + query_tile_bytes,
-                                       d_out + place.head * p.d_out.head_stride + row * p.d_out.row_stride,
-                                       p.d_out.row_stride, rows_left);
+      stage,
+      tile_source<head_dim_qk>(
+          (const u16*)q.data + batch * q.batch_stride + head * q.head_stride + row * q.row_stride,
+          q.row_stride),
+      q.row_stride, rows_left);
+  load_tile<block_m, head_dim_v, true>(
+      stage + query_tile_bytes,
+      tile_source<head_dim_v>((const u16*)d_out.data + batch * d_out.batch_stride + head * d_out.head_stride +
+                                  row * d_out.row_stride,
+                              d_out.row_stride),
+      d_out.row_stride, rows_left);
 }
 
 template <int rows, int fragments>
@@ -76,15 +86,7 @@ extern "C" __global__ void __launch_bounds__(threads, blocks_per_sm)
     block_barrier();
   }
   const KeyPlace place = key_place(p, block);
-  const QueryTiles tiles = query_tiles(sequence_of(p.forward), place.key);
-  const int first_head = place.kv_head * gqa_ratio;
-  const u16* q =
-      tile_source<head_dim_qk>((const u16*)p.forward.q.data + place.batch * p.forward.q.batch_stride +
-                                   first_head * p.forward.q.head_stride,
-                               p.forward.q.row_stride);
-  const u16* d_out = tile_source<head_dim_v>(
-      (const u16*)p.d_out.data + place.batch * p.d_out.batch_stride + first_head * p.d_out.head_stride,
-      p.d_out.row_stride);
+  const QueryTiles tiles = query_tiles(sequence_of(p), place.key);
   const u16* k = (const u16*)p.forward.k.data + place.batch * p.forward.k.batch_stride +
                  place.kv_head * p.forward.k.head_stride + place.key * p.forward.k.row_stride;
   const u16* v = (const u16*)p.forward.v.data + place.batch * p.forward.v.batch_stride +
@@ -102,42 +104,41 @@ extern "C" __global__ void __launch_bounds__(threads, blocks_per_sm)
   const WarpPart dv_part = warp_part<dv_row_warps, dv_column_warps, dv_rows, dv_fragments>();
   const WarpPart dq_part = warp_part<dq_row_warps, dq_column_warps, dq_rows, dq_fragments>();
 
-  const long long head_index = (long long)place.batch * p.forward.heads + first_head;
-  const int steps = (tiles.end - tiles.begin) * gqa_ratio;
-  QueryPlace here = {0, tiles.begin}, next = here;
-  if (steps > 0) load_queries(p, next, q, d_out, queries);
+  QueryPlace here = {place.batch * p.forward.heads + place.kv_head * gqa_ratio, tiles.begin};
+  int left = (tiles.end - tiles.begin) * gqa_ratio;
+  if (left > 0) load_queries(p, here, queries);
   copy_async_commit();
-  int stage = 0, tile_to_pass_on = -1;
+  int stage = 0;
+  [[maybe_unused]] int tile_to_pass_on = -1;
 #pragma unroll 1
-  for (int step = 0; step < steps; ++step) {
-    const long long tile_index = (head_index + here.head) * p.forward.m_tiles + here.m_tile;
-    const int row = here.m_tile * block_m;
+  for (; left > 0; --left) {
+    const int tile = here.tile(p), row = here.m_tile * block_m;
     copy_async_wait<0>();
     block_barrier();  // Q and dO are there for all, and all have left the step before
-    if (deterministic && step > 0 && thread_index() == 0) global_end_turn(p.turns + tile_to_pass_on);
+    if (deterministic && tile_to_pass_on >= 0 && thread_index() == 0)
+      global_end_turn(p.turns + tile_to_pass_on);
     const u32 query_tile = opaque(queries + stage * query_stage_bytes);
     const u32 d_out_tile = query_tile + query_tile_bytes;
-    advance(next, tiles);
-    if (stages > 1 && step + 1 < steps) {
-      load_queries(p, next, q, d_out, queries + (stage ^ 1) * query_stage_bytes);
+    if (stages > 1 && left > 1) {
+      load_queries(p, next_place(here, tiles), queries + (stage ^ 1) * query_stage_bytes);
       copy_async_commit();
     }
 
     RowTerms rows;
-    load_row_terms(p, rows, tile_index * block_m + score_part.first_row * 16);
+    load_row_terms(p, rows, (long long)tile * block_m + score_part.first_row * 16);
     float scores[score_rows][2 * score_fragments][4], gradients[score_rows][2 * score_fragments][4];
     multiply_rows<score_rows, score_fragments, columns_qk>(
         scores, query_tile + score_part.first_row * 16 * row_bytes(columns_qk),
         key_tile + score_part.first_column * 16 * row_bytes(columns_qk));
-    float slope[score_rows][2 * score_fragments][4];
+    [[maybe_unused]] float slope[score_rows][2 * score_fragments][4];
     if (with_softcap) cap_scores(scores, slope, p.forward.scale);
-    const KeyWalk seen = start_walk(sequence_of(p.forward), Scope{}, row);
+    const KeyWalk seen = start_walk(sequence_of(p), Scope{}, row);
     const int n_tile = place.key / block_n;
     if (n_tile < seen.full_begin || n_tile >= seen.full_end)
-      mask_scores(scores, sequence_of(p.forward), row + score_part.first_row * 16,
+      mask_scores(scores, sequence_of(p), row + score_part.first_row * 16,
                   place.key + score_part.first_column * 16);
     compute_probabilities(scores, rows, p.forward,
-                          p.forward.lse + (head_index + here.head) * p.forward.seqlen_q,
+                          p.forward.lse + (long long)here.head_index * p.forward.seqlen_q,
                           row + score_part.first_row * 16);
     store_scores(scores, p_tile, score_part);
     multiply_rows<score_rows, score_fragments, columns_v>(
@@ -154,7 +155,7 @@ extern "C" __global__ void __launch_bounds__(threads, blocks_per_sm)
         dk, ds_tile, query_tile, dk_part);
     if (stages == 1) {
       block_barrier();  // all have left Q and dO
-      if (step + 1 < steps) load_queries(p, next, q, d_out, queries);
+      if (left > 1) load_queries(p, next_place(here, tiles), queries);
       copy_async_commit();
     }
     float dq[dq_rows][2 * dq_fragments][4];
@@ -162,22 +163,22 @@ extern "C" __global__ void __launch_bounds__(threads, blocks_per_sm)
     multiply_columns<dq_rows, dq_fragments, dq_column_warps, block_n / 16, false, block_n, columns_qk>(
         dq, ds_tile, key_tile, dq_part);
     if (deterministic) {
-      tile_to_pass_on = (int)tile_index;
-      if (thread_index() == 0) global_wait_for_turn(p.turns + tile_index, seen.end - 1 - n_tile);
+      tile_to_pass_on = tile;
+      if (thread_index() == 0) global_wait_for_turn(p.turns + tile, seen.end - 1 - n_tile);
       block_barrier();
     }
-    add_dq(dq, p.dq_sums + tile_index * dq_tile_floats);
-    here = next;
+    add_dq(dq, p.dq_sums + (long long)tile * dq_tile_floats);
+    here = next_place(here, tiles);
     if (stages > 1) stage ^= 1;
   }
   copy_async_wait<0>();
   if (deterministic) {
     block_barrier();
-    if (steps > 0 && thread_index() == 0) global_end_turn(p.turns + tile_to_pass_on);
+    if (tile_to_pass_on >= 0 && thread_index() == 0) global_end_turn(p.turns + tile_to_pass_on);
   }
 
   // The place is worked out anew: kept over the loop it would cost registers that the tiles need.
-  const KeyPlace mine = key_place(p, block);
+  const KeyPlace mine = key_place(p, deterministic ? block : block_index());
   u16* to_dk = (u16*)p.dk.data + mine.batch * p.dk.batch_stride + mine.kv_head * p.dk.head_stride;
   u16* to_dv = (u16*)p.dv.data + mine.batch * p.dv.batch_stride + mine.kv_head * p.dv.head_stride;
   store_gradient<dk_rows, dk_fragments, head_dim_qk>(dk, p.forward.scale, to_dk, p.dk.row_stride,

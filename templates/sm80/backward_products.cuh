@@ -43,19 +43,16 @@ template <int rows, int fragments, int columns>
 __device__ __forceinline__ void multiply_rows(float (&result)[rows][2 * fragments][4], u32 a, u32 b) {
   constexpr int steps = columns / 16 * fragments, slots = lookahead + 1;
   const u32 a_lane = address_along<columns>(a), b_lane = address_across<columns>(b);
-  u32 x[2][rows][4], y[slots][4];
-#pragma unroll
-  for (int m = 0; m < rows; ++m) load_matrix_x4(x[0][m], fragment_address<columns, 1>(a_lane, 0, m, 0));
+  u32 x[rows][4], y[slots][4];
 #pragma unroll
   for (int i = 0; i < minimum(lookahead, steps); ++i)
     load_matrix_x4(y[i % slots], fragment_address<columns, 1>(b_lane, 0, i % fragments, i / fragments));
 #pragma unroll
   for (int i = 0; i < steps; ++i) {
     const int k = i / fragments, n = i % fragments, ahead = i + lookahead;
-    if (n == 0 && k + 1 < columns / 16) {
+    if (n == 0) {  // not ahead: the registers are full
 #pragma unroll
-      for (int m = 0; m < rows; ++m)
-        load_matrix_x4(x[(k + 1) % 2][m], fragment_address<columns, 1>(a_lane, 0, m, k + 1));
+      for (int m = 0; m < rows; ++m) load_matrix_x4(x[m], fragment_address<columns, 1>(a_lane, 0, m, k));
     }
     if (ahead < steps)
       load_matrix_x4(y[ahead % slots],
@@ -64,11 +61,11 @@ __device__ __forceinline__ void multiply_rows(float (&result)[rows][2 * fragment
 #pragma unroll
     for (int m = 0; m < rows; ++m) {
       if (k == 0) {
-        matrix_multiply_first(result[m][2 * n], x[k % 2][m], keys[0], keys[1]);
-        matrix_multiply_first(result[m][2 * n + 1], x[k % 2][m], keys[2], keys[3]);
+        matrix_multiply_first(result[m][2 * n], x[m], keys[0], keys[1]);
+        matrix_multiply_first(result[m][2 * n + 1], x[m], keys[2], keys[3]);
       } else {
-        matrix_multiply(result[m][2 * n], x[k % 2][m], keys[0], keys[1]);
-        matrix_multiply(result[m][2 * n + 1], x[k % 2][m], keys[2], keys[3]);
+        matrix_multiply(result[m][2 * n], x[m], keys[0], keys[1]);
+        matrix_multiply(result[m][2 * n + 1], x[m], keys[2], keys[3]);
       }
     }
   }

@@ -113,7 +113,8 @@ GridGroup backward_schedules() {
       for (int warps : {1, 4, 8})
         for (int stages : {1, 2}) {
           const int tiles = m / 16 * (n / 16);
-          if (tiles < warps || tiles / warps > 8) continue;
+          const int registers = (3 * n + 16 * tiles) / warps;  // dK and dV; scores and their gradients
+          if (tiles < warps || registers > 200) continue;
           if (++i % 2) continue;  // half of them, the masks in turns
           const bool even = m % (16 * warps) == 0 || n % (16 * warps) == 0 || warps == 1;
           if (!even) continue;

@@ -1,0 +1,115 @@
+"""Gradients of tilewright.attention on torch tensors: CPU tensors through the simulator, CUDA tensors on the GPU. Skipped
+without torch (exit code 77)."""
+
+import sys
+import unittest
+
+from support import simulator, tilewright
+
+try:
+    import torch
+except ImportError:
+    torch = None
+
+
+def tensors(device, rows=40, keys=70, heads=4, kv_heads=2, dim=32, dtype=None):
+    generator = torch.Generator(device).manual_seed(0)
+
+    def tensor(length, count):
+        values = torch.randn((2, length, count, dim), generator=generator, device=device)
+        return values.to(dtype or torch.bfloat16)
+
+    return tensor(rows, heads), tensor(keys, kv_heads), tensor(keys, kv_heads), tensor(rows, heads)
+
+
+def dense(q, k, v, causal=True):
+    """(output, LSE) by torch alone; everything [batch, sequence, heads, head_dim]."""
+    k, v = (x.repeat_interleave(q.shape[2] // x.shape[2], 2) for x in (k, v))
+    hidden = torch.ones(q.shape[1], k.shape[1], dtype=torch.bool, device=q.device).triu(k.shape[1] - q.shape[1] + 1)
+    scores = torch.einsum("bqhd,bkhd->bhqk", q, k) / q.shape[3] ** 0.5
+    scores = scores.masked_fill(hidden & causal, float("-inf"))
+    out = torch.einsum("bhqk,bkhd->bqhd", torch.softmax(scores, -1), v)
+    return out, torch.logsumexp(scores, -1)
+
+
+@unittest.skipUnless(torch, "torch is not installed")
+class Gradients(unittest.TestCase):
+    device, runtime = "cpu", None
+
+    def setUp(self):
+        if self.device == "cpu":
+            self.runtime = simulator()
+
+    def leaves(self, **how):
+        q, k, v, d_out = tensors(self.device, **how)
+        return [x.requires_grad_() for x in (q, k, v)], d_out
+
+    def exact(self, leaves, d_out, d_lse=None, causal=True):
+        copies = [x.detach().double().requires_grad_() for x in leaves]
+        out, lse = dense(*copies, causal=causal)
+        loss = (out * d_out.double()).sum() + (0 if d_lse is None else (lse * d_lse.double()).sum())
+        return torch.autograd.grad(loss, copies)
+
+    def assert_close(self, got, exact):
+        for name, x, y in zip("qkv", got, exact):
+            error = (x.double() - y).abs().max()
+            self.assertLess(error, 0.02 * y.abs().max(), f"d{name}")  # a few roundings of bf16; the kernels' own
+            self.assertEqual(x.dtype, torch.bfloat16)  # tests hold them to twice a plain implementation's error
+
+    def test_backward_of_a_loss(self):
+        leaves, d_out = self.leaves()
+        out = tilewright.attention(*leaves, mask="causal", runtime=self.runtime)
+        out.backward(d_out)
+        self.assert_close([x.grad for x in leaves], self.exact(leaves, d_out))
+
+    def test_gradient_of_lse_too(self):
+        leaves, d_out = self.leaves()
+        out, lse = tilewright.attention(*leaves, mask="causal", return_lse=True, runtime=self.runtime)
+        d_lse = torch.linspace(-1, 1, lse.numel(), device=self.device).reshape(lse.shape)
+        got = torch.autograd.grad([out, lse], leaves, [d_out, d_lse])
+        self.assert_close(got, self.exact(leaves, d_out, d_lse))
+
+    def test_broadcast_gradient_and_views(self):
+        leaves, _ = self.leaves()
+        views = [x.transpose(1, 2) for x in leaves]  # heads first in shape, sequence first in memory
+        out = tilewright.attention(*views, layout="bhsd", runtime=self.runtime)
+        out.sum().backward()
+        self.assert_close([x.grad for x in leaves], self.exact(leaves, torch.ones_like(leaves[0]), causal=False))
+
+    def test_compiled(self):
+        leaves, d_out = self.leaves()
+
+        def layer(q, k, v):
+            return tilewright.attention(2 * q, k, v, mask="causal", runtime=self.runtime)
+
+        out = torch.compile(layer, backend="aot_eager")(*leaves)
+        got = torch.autograd.grad(out, leaves, d_out)
+        expected = self.exact([2 * leaves[0].detach(), *leaves[1:]], d_out)
+        self.assert_close(got, [2 * expected[0], *expected[1:]])
+
+    def test_a_spec_with_blocks_and_no_gradient_needed(self):
+        leaves, d_out = self.leaves()
+        spec = "head_dim: 32\ngqa_ratio: 2\nmask: causal\nblocks:\n  m: 64\n  n: 32\n"
+        out = tilewright.attention(*leaves, spec=spec, runtime=self.runtime)
+        self.assert_close(torch.autograd.grad(out, leaves, d_out), self.exact(leaves, d_out))
+        with torch.no_grad():
+            plain = tilewright.attention(*leaves, spec=spec, runtime=self.runtime)
+        self.assertTrue(torch.equal(plain, out))
+        self.assertFalse(plain.requires_grad)
+
+    def test_refused(self):
+        leaves, _ = self.leaves()
+        with self.assertRaisesRegex(tilewright.UsageError, "where gradients are recorded"):
+            tilewright.attention(*leaves, out=torch.empty_like(leaves[0]), runtime=self.runtime)
+
+
+@unittest.skipUnless(torch is not None and torch.cuda.is_available(), "no CUDA device")
+class CudaGradients(Gradients):
+    device = "cuda"
+
+
+if __name__ == "__main__":
+    result = unittest.main(exit=False).result
+    if result.testsRun == len(result.skipped):
+        sys.exit(77)
+    sys.exit(not result.wasSuccessful())
