@@ -6,6 +6,7 @@
 #include <cmath>
 #include <memory>
 
+#include "cli/command.h"
 #include "cli/failure.h"
 #include "cli/output.h"
 #include "cli/tensors.h"
@@ -76,18 +77,18 @@ Outcome run(const BackwardRun& options, Runtime& runtime) {
                                    .out = out.view(),
                                    .lse = lse.view(),
                                    .softmax_scale = scale});
-  outcome.kernel->launch(nullptr, BackwardArguments{.q = q.view(),
-                                                    .k = k.view(),
-                                                    .v = v.view(),
-                                                    .out = out.view(),
-                                                    .lse = lse.view(),
-                                                    .d_out = d_out.view(),
-                                                    .dq = dq.view(),
-                                                    .dk = dk.view(),
-                                                    .dv = dv.view(),
-                                                    .softmax_scale = scale,
-                                                    .workspace = workspace.data(),
-                                                    .workspace_bytes = workspace.bytes()});
+  outcome.kernel->launch_backward(nullptr, {.q = q.view(),
+                                            .k = k.view(),
+                                            .v = v.view(),
+                                            .out = out.view(),
+                                            .lse = lse.view(),
+                                            .d_out = d_out.view(),
+                                            .dq = dq.view(),
+                                            .dk = dk.view(),
+                                            .dv = dv.view(),
+                                            .softmax_scale = scale,
+                                            .workspace = workspace.data(),
+                                            .workspace_bytes = workspace.bytes()});
   runtime.synchronize();
   outcome.run_milliseconds =
       std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();

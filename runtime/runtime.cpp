@@ -42,7 +42,7 @@ class LoadedKernel final : public Kernel {
     if (launch.plan.tiles > 0) executables_[index]->launch(stream, launch, arguments, options);
   }
 
-  void launch(Stream stream, const BackwardArguments& arguments) const override {
+  void launch_backward(Stream stream, const BackwardArguments& arguments) const override {
     const size_t index = variants_.size() == 1 ? 0 : index_for(launch_shape(forward_part(arguments)));
     const PreparedBackward launch = prepare_backward(spec_, variants_[index].schedule, arguments);
     if (launch.plan.query_blocks > 0 || launch.plan.key_blocks > 0)

@@ -169,7 +169,7 @@ TEST_P(BackwardCases, WorkspaceOneByteTooSmall) {
   const auto message = [&](void* data, size_t bytes) {
     arguments.workspace = data, arguments.workspace_bytes = bytes;
     try {
-      kernel->launch(nullptr, arguments);
+      kernel->launch_backward(nullptr, arguments);
     } catch (const Error& error) {
       EXPECT_EQ(error.kind(), ErrorKind::usage);
       return std::string(error.what());

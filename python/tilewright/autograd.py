@@ -90,19 +90,19 @@ def _(q, k, v, out, lse, d_out, d_lse, backward, runtime):
     return tuple(torch.empty(x.shape, dtype=x.dtype, device=x.device) for x in (q, k, v))
 
 
-def keep(context, inputs, output):
-    q, k, v, _, context.backward, context.runtime = inputs
-    context.save_for_backward(q, k, v, *output)
-    context.set_materialize_grads(False)
+def keep(ctx, inputs, output):
+    q, k, v, _, ctx.backward, ctx.runtime = inputs
+    ctx.save_for_backward(q, k, v, *output)
+    ctx.set_materialize_grads(False)
 
 
-def gradients_of(context, d_out, d_lse):
-    q, k, v, out, lse = context.saved_tensors
+def gradients_of(ctx, d_out, d_lse):
+    q, k, v, out, lse = ctx.saved_tensors
     if d_out is None and d_lse is None:
         return (None,) * 6
     if d_out is None:
         d_out = torch.zeros_like(out)
-    gradients = backward_operator(q, k, v, out, lse, d_out, d_lse, context.backward, context.runtime)
+    gradients = backward_operator(q, k, v, out, lse, d_out, d_lse, ctx.backward, ctx.runtime)
     return *gradients, None, None, None
 
 

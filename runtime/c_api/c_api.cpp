@@ -323,7 +323,7 @@ tw_status tw_launch_backward(const tw_kernel* kernel, void* stream, const tw_bac
                              .workspace_bytes = a.workspace_bytes};
     if (a.d_lse) launch.d_lse = view_of(a.d_lse, "d_lse");
     if (a.softmax_scale) launch.softmax_scale = *a.softmax_scale;
-    kernel->kernel->launch(stream, launch);
+    kernel->kernel->launch_backward(stream, launch);
   });
 }
 

@@ -72,7 +72,7 @@ BackwardResult run_backward(Runtime& runtime, const AttentionCase& attention, bo
   if (spec.lse) arguments.d_lse = result.d_lse.device_view(runtime, buffers[9]);
   arguments.workspace = workspace.device_view(runtime, buffers[10]).data;
   arguments.workspace_bytes = static_cast<size_t>(result.workspace_bytes);
-  kernel->launch(nullptr, arguments);
+  kernel->launch_backward(nullptr, arguments);
   runtime.synchronize();
   for (int i = 0; i < 10; ++i) tensors[i]->fetch(buffers[i]);
   workspace.fetch(buffers[10]);

@@ -125,7 +125,7 @@ class Kernel {
   virtual void launch(Stream stream, const ForwardArguments& arguments,
                       const LaunchOptions& options = {}) const = 0;
   /// The same for `pass: backward`: all kernels of the pass, one after the other on the stream.
-  virtual void launch(Stream stream, const BackwardArguments& arguments) const = 0;
+  virtual void launch_backward(Stream stream, const BackwardArguments& arguments) const = 0;
 
   /// Bytes that a backward launch of this shape needs as its workspace: linear in the lengths, the same with
   /// and without a GPU. 0 for the forward pass.
