@@ -9,6 +9,7 @@
 #include "codegen/emit_backward.h"
 #include "codegen/error.h"
 #include "codegen/families.h"
+#include "codegen/kernel_expressions.h"
 #include "codegen/template_items.h"
 #include "codegen/templates.h"
 #include "codegen/warpgroup_products.h"
@@ -52,8 +53,9 @@ std::string number(double value) {
 }
 
 // The constants that make the templates this spec's and this schedule's.
-std::string configuration(const AttentionSpec& spec, const Schedule& schedule, const Target& target) {
-  const Mask& mask = spec.mask;
+std::string configuration(const AttentionSpec& spec, const KernelExpressions& expressions,
+                          const Schedule& schedule, const Target& target) {
+  const Mask& mask = expressions.window;
   const bool causal = mask.kind == Mask::Kind::causal || mask.kind == Mask::Kind::causal_top_left;
   const bool window = mask.kind == Mask::Kind::window;
   const bool limited_left = window && mask.left != Mask::unlimited;
@@ -67,12 +69,12 @@ std::string configuration(const AttentionSpec& spec, const Schedule& schedule, c
   constants.add_bool("limited_right", limited_right);
   constants.add("long long", "window_left", std::to_string(limited_left ? mask.left : 0));
   constants.add("long long", "window_right", std::to_string(window && limited_right ? mask.right : 0));
-  constants.add_bool("walk_is_dense", true);
-  constants.add_bool("masked_by_function", false);
-  constants.add_bool("last_rows_first", limited_right);
+  constants.add_bool("walk_is_dense", expressions.walk != KeyWalkKind::scan);
+  constants.add_bool("masked_by_function", expressions.mask.has_value());
+  constants.add_bool("last_rows_first", expressions.last_rows_first);
   constants.add_bool("with_softcap", spec.softcap != 0);
-  constants.add_bool("with_changed_scores", spec.softcap != 0);
-  constants.add_bool("scores_may_vanish", false);
+  constants.add_bool("with_changed_scores", spec.softcap != 0 || expressions.score);
+  constants.add_bool("scores_may_vanish", expressions.score.has_value());
   constants.add("float", "softcap", number(spec.softcap));
   constants.add_bool("with_lse", spec.lse);
   constants.add_bool("with_sinks", spec.sinks);
@@ -123,13 +125,18 @@ std::string entry_point(Family family, bool expressions) {
   return head + ") {\n  forward(p, ExpressionArguments{});\n}\n";
 }
 
-// What the simulator calls: generated code keeps no other contact with the host.
-std::string simulator_entry_points(const Source& source, const std::string& parameters) {
+// What the simulator calls: generated code keeps no other contact with the host. With expressions it gets two
+// structures.
+std::string simulator_entry_points(const Source& source, const std::string& parameters, bool expressions) {
   std::string text = "extern \"C\" void " + source.kernel_name +
                      "_bind(const SimulatorInterface* interface) { simulator = interface; }\n";
   const auto add_thunk = [&](const std::string& kernel, const std::string& type) {
-    text += "\nextern \"C\" void " + kernel + "_thunk(const void* parameters) {\n  " + kernel + "(*(const " +
-            type + "*)parameters);\n}\n";
+    text += "\nextern \"C\" void " + kernel + "_thunk(const void* parameters) {\n";
+    if (expressions)
+      text += "  const void* const* both = (const void* const*)parameters;\n  " + kernel + "(*(const " +
+              type + "*)both[0], *(const ExpressionArguments*)both[1]);\n}\n";
+    else
+      text += "  " + kernel + "(*(const " + type + "*)parameters);\n}\n";
   };
   if (source.before) add_thunk(source.before->name, "BackwardParameters");
   add_thunk(source.kernel_name, parameters);
@@ -212,7 +219,9 @@ Source emit(const AttentionSpec& spec, const Schedule& schedule, const Target& t
   source.shared_memory = resources(spec, schedule, target).shared_memory;
   if (backward) add_backward_kernels(source, schedule);
 
-  const std::vector<TemplateItem> constants = parse_template(configuration(spec, schedule, target), backend);
+  const KernelExpressions expressions = kernel_expressions(spec);
+  const std::vector<TemplateItem> constants =
+      parse_template(configuration(spec, expressions, schedule, target), backend);
   std::vector<Section> sections;
   const bool packed = spec.layout == Layout::packed;
   const auto add_file = [&](std::string_view file) {
@@ -235,24 +244,38 @@ Source emit(const AttentionSpec& spec, const Schedule& schedule, const Target& t
     products = warpgroup_products(spec, schedule, backend);
     sections.push_back({"The matrix products in this kernel's shape", &products});
     if (packed) add_file("primitives/sm90_bulk.cuh");
+  }
+  for (const char* file : {"expression_parameters.cuh", "expression_values.cuh", "expression_ranges.cuh",
+                           "expression_key_ranges.cuh", "visibility.cuh", "softcap.cuh"})
+    add_file(file);
+  std::vector<TemplateItem> own;
+  if (expressions.any()) {
+    add_file("expressions.cuh");
+    own = parse_template(expression_declarations(spec, expressions), backend);
+    sections.push_back({"This kernel's expressions", &own});
+  } else {
+    add_file("no_expressions.cuh");
+  }
+  add_file(expressions.walk == KeyWalkKind::window ? "visible_window.cuh" : "visible_rule.cuh");
+  add_file(expressions.walk == KeyWalkKind::scan ? "walk_scan.cuh" : "walk_range.cuh");
+  add_file("quad.cuh");
+  if (schedule.family == Family::sm90) {
     for (const char* file :
-         {"visibility.cuh", "no_expressions.cuh", "softcap.cuh", "walk_range.cuh", "quad.cuh",
-          spec.sinks ? "sinks.cuh" : "", "sm90/ring.cuh", "sm90/layout.cuh", packed ? "packed.cuh" : "",
+         {spec.sinks ? "sinks.cuh" : "", "sm90/ring.cuh", "sm90/layout.cuh", packed ? "packed.cuh" : "",
           packed ? "sm90/place_packed.cuh" : "sm90/place.cuh", packed ? "sm90/last_values.cuh" : "",
           "sm90/tiles.cuh", "sm90/producer.cuh", "sm90/expressions.cuh", "sm90/softmax.cuh",
           "sm90/output.cuh", "sm90/consumer.cuh", "sm90/forward.cuh"})
       add_file(file);
   } else {
     for (const char* file :
-         {"visibility.cuh", "no_expressions.cuh", "softcap.cuh", "walk_range.cuh", "quad.cuh",
-          spec.sinks ? "sinks.cuh" : "", "sm80/tile.cuh", packed ? "packed.cuh" : "",
+         {spec.sinks ? "sinks.cuh" : "", "sm80/tile.cuh", packed ? "packed.cuh" : "",
           packed ? "sm80/place_packed.cuh" : "sm80/place.cuh", "sm80/scores.cuh", "sm80/expressions.cuh",
           "sm80/softmax.cuh", "sm80/output.cuh", "sm80/forward.cuh"})
       add_file(file);
   }
   // The backward pass's kernels are in its templates.
   std::vector<TemplateItem> entry;
-  if (!backward) entry = parse_template(entry_point(schedule.family, false), backend);
+  if (!backward) entry = parse_template(entry_point(schedule.family, expressions.any()), backend);
   sections.push_back({"The kernel", &entry});
 
   source.text = header(spec, schedule, target) + "\n";
@@ -263,7 +286,8 @@ Source emit(const AttentionSpec& spec, const Schedule& schedule, const Target& t
   source.text += reachable(sections, kernel_names(source), decided(constants));
   if (backend == Backend::simulator) {
     const std::string pass = backward ? "Backward" : "Forward";
-    source.text += "\n" + simulator_entry_points(source, (hopper ? "Hopper" : "") + pass + "Parameters");
+    source.text += "\n" + simulator_entry_points(source, (hopper ? "Hopper" : "") + pass + "Parameters",
+                                                 expressions.any());
   }
   return source;
 }

@@ -1,6 +1,7 @@
 #include <algorithm>
 
 #include "codegen/families.h"
+#include "codegen/kernel_expressions.h"
 
 namespace tilewright::sm80 {
 namespace {
@@ -77,7 +78,11 @@ std::vector<Schedule> preferred(const AttentionSpec& spec, const Target& target,
     return Schedule{Family::sm80, m, n, warps, stages, query_in_registers};
   };
   std::vector<Schedule> list;
-  if (std::max(spec.head_dim.qk, spec.head_dim.v) <= 64) list.push_back(schedule(128, 64, 4, 2, true));
+  // Positions, scalars and addresses of tensors take registers too: what is fastest without them spills.
+  const bool expressions = kernel_expressions(spec).any();
+  if (std::max(spec.head_dim.qk, spec.head_dim.v) <= 64)
+    list.push_back(schedule(128, 64, 4, 2, !expressions));
+  if (expressions && spec.head_dim.v > 64) list.push_back(schedule(128, 32, 4, 1));
   // Beside 64 keys ptxas spills up to 56 bytes for 104 to 120 columns, and for Blackwell targets at 128 too.
   if (spec.head_dim.v > 96 && spec.head_dim.v <= 128 && (spec.head_dim.v < 128 || target.major >= 10))
     list.push_back(schedule(128, 32, 4, 1));

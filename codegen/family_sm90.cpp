@@ -1,6 +1,7 @@
 #include <algorithm>
 
 #include "codegen/families.h"
+#include "codegen/kernel_expressions.h"
 
 namespace tilewright::sm90 {
 namespace {
@@ -17,6 +18,9 @@ int panels(int head_dim) {
 // places. With it the largest tiles tried (64 columns by 128 keys in 160 registers, 128 by 176 and 256 by 80
 // in 232) do not spill.
 constexpr int other_registers = 32;
+
+// What a mask or score expression takes beside: positions, scalars, addresses of tensors.
+constexpr int expression_registers = 24;
 
 // The largest tile of keys, in steps of 16 up to `most`, that fits beside the rest.
 int largest_block_n(const AttentionSpec& spec, Schedule schedule, const Target& target, int most) {
@@ -73,7 +77,8 @@ std::vector<std::string> illegal_because(const AttentionSpec& spec, const Schedu
   if (need.shared_memory > target.shared_memory_per_block)
     refusals.add("the tiles take " + text(need.shared_memory) + " bytes of shared memory and " +
                  std::string(target.name) + " has " + text(target.shared_memory_per_block) + " for a block");
-  const int room = consumer_registers(consumers) - other_registers;
+  const int room = consumer_registers(consumers) - other_registers -
+                   (kernel_expressions(spec).any() ? expression_registers : 0);
   if (need.accumulator_registers > room)
     refusals.add("output, scores and probabilities take " + text(need.accumulator_registers) +
                  " registers a thread and " + text(room) + " of a consumer's " +

@@ -57,10 +57,18 @@ std::vector<std::string> unsupported_because(const AttentionSpec& spec, const Ta
   if (spec.head_dim.qk > 256 || spec.head_dim.v > 256)
     refusals.add("head_dim {qk: " + std::to_string(spec.head_dim.qk) + ", v: " +
                  std::to_string(spec.head_dim.v) + "} has no kernel yet; multiples of 8 up to 256 have");
-  refuse_key(spec.mask.kind == Mask::Kind::expression, "mask: an expression");
-  refuse_key(spec.score.has_value(), "score");
-  refuse_key(spec.alibi, "alibi");
-  refuse_key(spec.bias, "bias");
+  const auto forward_alone = [&](bool used, const char* key) {
+    if (used && spec.pass != Pass::forward)
+      refusals.add("`" + std::string(key) + "` has no " + std::string(name_of(spec.pass)) +
+                   " kernel yet; forward has");
+  };
+  const bool expressions = spec.mask.kind == Mask::Kind::expression || spec.score || spec.alibi || spec.bias;
+  if (expressions && spec.layout == Layout::packed)
+    refusals.add("expressions, `alibi` and `bias` have no kernel with `layout: packed` yet");
+  forward_alone(spec.mask.kind == Mask::Kind::expression, "mask: an expression");
+  forward_alone(spec.score.has_value(), "score");
+  forward_alone(spec.alibi, "alibi");
+  forward_alone(spec.bias, "bias");
   refuse_key(spec.dropout, "dropout");
   refuse_key(spec.rope != Rope::none, "rope");
   return refusals.take();

@@ -13,6 +13,7 @@ int size_of(DataType type) {
       return 2;
     case DataType::e4m3:
     case DataType::e5m2:
+    case DataType::boolean:
       return 1;
     case DataType::fp32:
     case DataType::int32:
@@ -35,6 +36,8 @@ std::string_view name_of(DataType type) {
       return "fp32";
     case DataType::int32:
       return "int32";
+    case DataType::boolean:
+      return "bool";
   }
   return "";
 }

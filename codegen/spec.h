@@ -12,7 +12,7 @@
 #pragma GCC visibility push(default)  // exported by libtilewright.so
 namespace tilewright {
 
-enum class DataType { fp16, bf16, e4m3, e5m2, fp32, int32 };
+enum class DataType { fp16, bf16, e4m3, e5m2, fp32, int32, boolean };
 enum class Pass { forward, backward, decode };
 enum class Layout { bshd, bhsd, packed, paged };
 enum class Rope { none, interleaved, half };
@@ -81,9 +81,9 @@ struct AttentionSpec {
   double softcap = 0;                   // 0: none; else cap * tanh(score / cap) on scaled scores, before the mask
   bool lse = false;                     // also writes log-sum-exp, fp32, natural logarithm, [batch, heads, seqlen_q]
   bool sinks = false;                   // a logit for each query head joins the softmax's denominator
+  bool alibi = false;  // score - slope * abs(q - kv) with the standard slopes (codegen/kernel_expressions.h)
+  bool bias = false;   // score + bias[batch, head, q, kv], a tensor given at launch
   // Known words of the language whose kernels do not exist yet; `supports` gives that as the reason.
-  bool alibi = false;
-  bool bias = false;
   bool dropout = false;
   bool deterministic = false;
   Rope rope = Rope::none;

@@ -272,6 +272,7 @@ void check_arguments(const AttentionSpec& spec, const ForwardArguments& given) {
   check_lse(spec, arguments);
   check_scale(spec, arguments);
   check_sinks(spec, arguments);
+  check_expression_arguments(spec, given);
   for (const auto& [name, view] : tensors) check_memory(spec, name, view, &view == &out);
 }
 
@@ -323,6 +324,7 @@ PreparedLaunch prepare_launch(const AttentionSpec& spec, const Schedule& schedul
       .block_batch_stride = 0,
       .block_head_stride = 0,
   };
+  if (has_expressions(spec)) pack_expressions(spec, arguments, launch.expressions);
   if (schedule.family == Family::sm90 && launch.plan.tiles > 0) {
     void* const stand_in = arguments.q.data;
     launch.q_map = describe_tensor_map(spec, "q", arguments.q, 64, stand_in);

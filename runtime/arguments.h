@@ -5,6 +5,7 @@
 
 #include "codegen/launch_plan.h"
 #include "codegen/schedule.h"
+#include "runtime/expression_arguments.h"
 #include "runtime/forward_parameters.h"
 #include "runtime/include/tilewright/tilewright.hpp"
 #include "runtime/tensor_map.h"
@@ -37,6 +38,7 @@ struct PreparedLaunch {
   LaunchPlan plan;
   ForwardParameters parameters;
   TensorMapRequest q_map, k_map, v_map;  // sm90, if there are tiles
+  PackedExpressions expressions;         // a kernel with expressions takes them behind its parameters
 };
 
 /// What a launch's schedule depends on. Arguments of a wrong rank, which prepare_launch refuses, give an

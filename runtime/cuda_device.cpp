@@ -95,18 +95,19 @@ class CudaExecutable final : public Executable {
                                 ? counters_->counters_for(static_cast<CUstream>(stream))
                                 : nullptr;
       const HopperForwardParameters parameters = hopper_parameters(launch, counters, encode_tensor_map);
-      start(stream, main_, counters ? blocks : launch.plan.tiles, &parameters,
+      start(stream, main_, counters ? blocks : launch.plan.tiles, &parameters, launch.expressions.bytes,
             options.programmatic_dependent_launch);
     } else {
-      start(stream, main_, launch.plan.tiles, &launch.parameters, options.programmatic_dependent_launch);
+      start(stream, main_, launch.plan.tiles, &launch.parameters, launch.expressions.bytes,
+            options.programmatic_dependent_launch);
     }
   }
 
   void launch(Stream stream, const PreparedBackward& launch, const BackwardArguments&) const override {
     Current current(*context_);
-    start(stream, before_, launch.plan.query_blocks, &launch.parameters, false);
-    start(stream, main_, launch.plan.key_blocks, &launch.parameters, false);
-    start(stream, after_, launch.plan.query_blocks, &launch.parameters, false);
+    start(stream, before_, launch.plan.query_blocks, &launch.parameters, nullptr, false);
+    start(stream, main_, launch.plan.key_blocks, &launch.parameters, nullptr, false);
+    start(stream, after_, launch.plan.query_blocks, &launch.parameters, nullptr, false);
   }
 
   const CompileReport& report() const override { return report_; }
@@ -118,8 +119,9 @@ class CudaExecutable final : public Executable {
     CUfunction function = nullptr;
   };
 
+  /// A kernel without expressions takes `parameters` alone.
   void start(Stream stream, const Kernel& kernel, int64_t grid, const void* parameters,
-             bool before_previous_ends) const {
+             const unsigned char* expressions, bool before_previous_ends) const {
     if (grid == 0) return;
     CUlaunchAttribute overlap{};
     overlap.id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION;
@@ -134,7 +136,7 @@ class CudaExecutable final : public Executable {
     configuration.attrs = &overlap;
     // A kernel that does not wait for the launch before it must not start earlier.
     configuration.numAttrs = before_previous_ends && waits_ ? 1 : 0;
-    void* list[] = {const_cast<void*>(parameters)};
+    void* list[] = {const_cast<void*>(parameters), const_cast<unsigned char*>(expressions)};
     check(driver().launch(&configuration, kernel.function, list, nullptr), "launch the kernel");
   }
 

@@ -71,6 +71,13 @@ double load_element(const void* data, DataType type, int64_t index) {
     case DataType::fp32:
       std::memcpy(&single, static_cast<const char*>(data) + 4 * index, 4);
       return single;
+    case DataType::int32: {
+      int32_t integer;
+      std::memcpy(&integer, static_cast<const char*>(data) + 4 * index, 4);
+      return integer;
+    }
+    case DataType::boolean:
+      return static_cast<const unsigned char*>(data)[index] != 0;
     default:
       refuse(type);
   }
@@ -90,6 +97,14 @@ void store_element(void* data, DataType type, int64_t index, double value) {
       return;
     case DataType::fp32:
       std::memcpy(static_cast<char*>(data) + 4 * index, &single, 4);
+      return;
+    case DataType::int32: {
+      const auto integer = static_cast<int32_t>(value);
+      std::memcpy(static_cast<char*>(data) + 4 * index, &integer, 4);
+      return;
+    }
+    case DataType::boolean:
+      static_cast<unsigned char*>(data)[index] = value != 0;
       return;
     default:
       refuse(type);

@@ -7,6 +7,8 @@ namespace tilewright {
 
 // After those of the forward pass, which they hold.
 #include "templates/backward_parameters.cuh"
+// apart from it
+#include "templates/expression_parameters.cuh"
 #include "templates/sm90/parameters.cuh"
 
 }  // namespace tilewright

@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "runtime/arguments.h"
+#include "runtime/expression_arguments.h"
 #include "runtime/packed.h"
 #include "runtime/reference_parts.h"
 
@@ -30,6 +31,7 @@ class HeadProblem {
         scores_(seqlen_kv_) {
     if (spec.sinks)
       sink_ = static_cast<Number>(load_element(arguments.sinks->data, arguments.sinks->dtype, h));
+    if (has_expressions(spec)) values_.emplace(spec, arguments, b, h);
   }
 
   /// `out` has head_dim.v elements.
@@ -37,9 +39,11 @@ class HeadProblem {
     const int64_t columns = spec_.head_dim.v;
     std::fill(out, out + columns, 0.0);
     *lse = sink_;
-    const Visible keys = visible_keys(spec_.mask, i, seqlen_q_, seqlen_kv_);
+    const bool all = values_ && values_->has_mask();  // or as the expression says
+    const Visible keys = all ? Visible{0, seqlen_kv_} : visible_keys(spec_.mask, i, seqlen_q_, seqlen_kv_);
     if (keys.first >= keys.last) return;
     const Number maximum = std::max(score(i, keys), sink_);
+    if (maximum == -std::numeric_limits<Number>::infinity()) return;
     Number sum = spec_.sinks ? std::exp(sink_ - maximum) : 0;
     for (int64_t j = keys.first; j < keys.last; ++j) sum += scores_[j] = std::exp(scores_[j] - maximum);
     *lse = maximum + std::log(sum);
@@ -70,6 +74,9 @@ class HeadProblem {
     for (int64_t j = keys.first; j < keys.last; ++j) {
       scores_[j] *= scale_;
       if (cap != 0) scores_[j] = cap * std::tanh(scores_[j] / cap);
+      if (values_ && values_->has_score()) scores_[j] = static_cast<Number>(values_->score(i, j, scores_[j]));
+      if (values_ && values_->has_mask() && !values_->is_visible(i, j))
+        scores_[j] = -std::numeric_limits<Number>::infinity();
       maximum = std::max(maximum, scores_[j]);
     }
     return maximum;
@@ -80,6 +87,7 @@ class HeadProblem {
   Number scale_;
   Number sink_ = -std::numeric_limits<Number>::infinity();  // the row's sum begins with it
   std::vector<Number> q_, k_, v_, scores_;
+  std::optional<ExpressionValues> values_;
 };
 
 template <typename Number>

@@ -75,6 +75,8 @@ struct SpecHash {
     mix(spec.mask.right);
     mix(static_cast<uint64_t>(spec.layout));
     mix(spec.lse);
+    mix(spec.score ? spec.score->size() : 0);
+    mix(spec.mask.expression ? spec.mask.expression->size() : 0);
     mix(spec.blocks.m.value_or(0));
     mix(spec.blocks.n.value_or(0));
     return hash;

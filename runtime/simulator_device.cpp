@@ -39,7 +39,8 @@ class SimulatorExecutable final : public Executable {
         family_(family),
         kernel_(std::move(kernel)),
         options_(options),
-        source_(source) {
+        source_(source),
+        takes_expressions_(kernel_expressions(spec_).any()) {
     report_.compiler = kernel_.compiler;
     report_.command = kernel_.command;
     report_.milliseconds = kernel_.milliseconds;
@@ -66,6 +67,8 @@ class SimulatorExecutable final : public Executable {
                                .counters = true});
       }
     }
+    const void* const both[] = {run.parameters, launch.expressions.bytes};
+    if (takes_expressions_) run.parameters = both;
     add_buffer(run, "q", arguments.q, false);
     add_buffer(run, "k", arguments.k, false);
     add_buffer(run, "v", arguments.v, false);
@@ -76,6 +79,10 @@ class SimulatorExecutable final : public Executable {
           std::pair("cu_seqlens_kv", &arguments.cu_seqlens_kv), std::pair("seqused_q", &arguments.seqused_q),
           std::pair("seqused_kv", &arguments.seqused_kv), std::pair("sinks", &arguments.sinks)})
       if (*view) add_buffer(run, name, **view, false);
+    for (const auto& [name, view] : arguments.tensors) {
+      const MemorySpan span = memory_span(view);
+      run.buffers.push_back({.data = span.begin, .bytes = span.bytes, .name = name});
+    }
     run_or_throw(run);
     if (counters[0] != 0 || counters[1] != 0)
       throw Error(ErrorKind::device, "the simulator found a fault: the kernel left its counters at " +
@@ -180,6 +187,7 @@ class SimulatorExecutable final : public Executable {
   SimulatorOptions options_;
   Source source_;
   CompileReport report_;
+  bool takes_expressions_;
 };
 
 class SimulatorDevice final : public Device {

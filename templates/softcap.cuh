@@ -1,16 +1,8 @@
 // The soft cap.
 
-/// It needs none.
-struct Positions {};
-
-__device__ __forceinline__ Positions positions_of(const Sequence&, int, int) {
-  return {};
-}
-
 /// score = cap * tanh(scale * product / cap), by tanh(x) = 1 - 2 / (exp(2x) + 1): absolute error near 2^-22,
 /// which tanh.approx (2^-11) does not reach.
-__device__ __forceinline__ float changed_score(const Scope&, float product, float scale, const Positions&,
-                                               int, int) {
+__device__ __forceinline__ float capped_score(float product, float scale) {
   const float factor = 2.0f * log2_e / softcap * scale;
   const float power = exp2_approximate(product * factor);
   return softcap - 2.0f * softcap * reciprocal_approximate(power + 1.0f);

@@ -14,23 +14,13 @@ struct KeyWalk {
 };
 
 /// `row` is the tile's first query row.
-__device__ __forceinline__ KeyWalk start_walk(const Sequence& sequence, const Scope&, int row) {
-  const long long keys = sequence.keys, first = (long long)row + diagonal_shift(sequence);
-  const long long last = (long long)minimum(row + block_m, sequence.queries) - 1 + diagonal_shift(sequence);
-  long long begin = 0, end = keys, full_begin = 0, full_end = keys;
-  if (limited_left) {
-    begin = clamp(first - window_left, 0, keys);
-    full_begin = clamp(last - window_left, 0, keys);
-  }
-  if (limited_right) {
-    end = clamp(last + window_right + 1, 0, keys);
-    full_end = clamp(first + window_right + 1, 0, keys);
-  }
+__device__ __forceinline__ KeyWalk start_walk(const Sequence& sequence, const Scope& scope, int row) {
+  const KeyRange keys = visible_keys(sequence, scope, row);
   KeyWalk walk;
-  walk.begin = (int)(begin / block_n);
-  walk.end = end > begin ? (int)((end + block_n - 1) / block_n) : walk.begin;
-  walk.full_begin = (int)((full_begin + block_n - 1) / block_n);
-  walk.full_end = (int)(full_end / block_n);
+  walk.begin = (int)(keys.begin / block_n);
+  walk.end = keys.end > keys.begin ? (int)((keys.end + block_n - 1) / block_n) : walk.begin;
+  walk.full_begin = (int)((keys.full_begin + block_n - 1) / block_n);
+  walk.full_end = (int)(keys.full_end / block_n);
   walk.tile = walk.end - 1;
   return walk;
 }

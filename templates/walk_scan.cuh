@@ -6,7 +6,7 @@ constexpr int walk_lookahead = stages > 2 ? stages - 1 : 1;
 
 struct KeyWalk {
   int queue[walk_lookahead + 1];  // 2 * tile + whether it needs a mask, from here on; negative: the end
-  int base;                       // tile of bit 0; a multiple of 32
+  int base, begin;                // tile of bit 0, a multiple of 32; the first tile that may be visited
   u32 seen, mixed;                // of the 32 tiles from `base` on, what is still to come
   __device__ __forceinline__ int ahead(int steps) const { return queue[steps] >> 1; }
   __device__ __forceinline__ bool visits(int tile) const { return tile >= 0; }
@@ -18,7 +18,7 @@ struct KeyWalk {
   /// Looks at the 32 tiles from `base` on.
   __device__ __forceinline__ void scan(const Sequence& sequence, const Scope& scope, int row) {
     const int key = (base + thread_index() % 32) * block_n, shift = diagonal_shift(sequence);
-    bool is_seen = key < sequence.keys, is_mixed = false;
+    bool is_seen = base + thread_index() % 32 >= begin && key < sequence.keys, is_mixed = false;
     if (is_seen) {
       const TileState state =
           tile_state(scope, row + shift, minimum(row + block_m, sequence.queries) - 1 + shift, key,
@@ -33,7 +33,7 @@ struct KeyWalk {
   /// The next tile for the queue.
   __device__ __forceinline__ int find(const Sequence& sequence, const Scope& scope, int row) {
     while (seen == 0) {
-      if (base == 0) return -1;
+      if (base <= begin) return -1;
       base -= 32;
       scan(sequence, scope, row);
     }
@@ -52,7 +52,9 @@ struct KeyWalk {
 /// `row` is the first of the tile of query rows. All lanes of a warp walk together.
 __device__ __forceinline__ KeyWalk start_walk(const Sequence& sequence, const Scope& scope, int row) {
   KeyWalk walk;
-  walk.base = (sequence.keys + block_n * 32 - 1) / (block_n * 32) * 32;
+  const KeyRange keys = visible_keys(sequence, scope, row);
+  walk.begin = (int)(keys.begin / block_n);
+  walk.base = keys.end > keys.begin ? (int)((keys.end + block_n * 32 - 1) / (block_n * 32)) * 32 : 0;
   walk.seen = 0;
 #pragma unroll
   for (int i = 0; i <= walk_lookahead; ++i) walk.queue[i] = walk.find(sequence, scope, row);

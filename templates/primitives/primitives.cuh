@@ -158,6 +158,37 @@ PRIMITIVE float global_load(const float* address)
 DEVICE { float value; asm volatile("ld.global.f32 %0, [%1];" : "=f"(value) : "l"(address) : "memory"); return value; }
 SIMULATOR { float value; simulator->global_load(&value, address, 4, site); return value; }
 
+/// One element of a tensor that no kernel writes meanwhile (9.7.9.9). Not volatile: equal loads are one.
+PRIMITIVE int load_int32(const void* address)
+DEVICE { int value; asm("ld.global.nc.s32 %0, [%1];" : "=r"(value) : "l"(address)); return value; }
+SIMULATOR { int value; simulator->global_load(&value, address, 4, site); return value; }
+
+PRIMITIVE float load_float32(const void* address)
+DEVICE { float value; asm("ld.global.nc.f32 %0, [%1];" : "=f"(value) : "l"(address)); return value; }
+SIMULATOR { float value; simulator->global_load(&value, address, 4, site); return value; }
+
+PRIMITIVE bool load_bool(const void* address)
+DEVICE { u32 value; asm("ld.global.nc.u8 %0, [%1];" : "=r"(value) : "l"(address)); return value != 0; }
+SIMULATOR { unsigned char value; simulator->global_load(&value, address, 1, site); return value != 0; }
+
+PRIMITIVE float load_fp16(const void* address)
+DEVICE {
+  float value;
+  asm("{ .reg .b16 half; ld.global.nc.b16 half, [%1]; cvt.f32.f16 %0, half; }" : "=f"(value) : "l"(address));
+  return value;
+}
+SIMULATOR { u16 bits; simulator->global_load(&bits, address, 2, site); return simulator->unpack(bits, 0); }
+
+PRIMITIVE float load_bf16(const void* address)
+DEVICE {
+  u16 bits;
+  asm("ld.global.nc.b16 %0, [%1];" : "=h"(bits) : "l"(address));
+  float value;
+  asm("mov.b32 %0, {%1, %2};" : "=f"(value) : "h"((u16)0), "h"(bits));
+  return value;
+}
+SIMULATOR { u16 bits; simulator->global_load(&bits, address, 2, site); return simulator->unpack(bits, 1); }
+
 PRIMITIVE void global_store_16(void* address, u32 a, u32 b, u32 c, u32 d)
 DEVICE { asm volatile("st.global.v4.b32 [%0], {%1, %2, %3, %4};" :: "l"(address), "r"(a), "r"(b), "r"(c), "r"(d) : "memory"); }
 SIMULATOR { u32 words[4] = {a, b, c, d}; simulator->global_store(address, words, 16, site); }

@@ -1,5 +1,7 @@
 #include "tests/support/attention_case.h"
 
+#include "codegen/kernel_expressions.h"
+
 #include "runtime/arguments.h"
 
 namespace tilewright::test {
@@ -54,6 +56,68 @@ void fill_tensor(GuardedTensor& tensor, char name, const AttentionCase& attentio
         }
 }
 
+namespace {
+
+DataType data_type(ElementType type) {
+  switch (type) {
+    case ElementType::boolean:
+      return DataType::boolean;
+    case ElementType::int32:
+      return DataType::int32;
+    case ElementType::float32:
+      return DataType::fp32;
+    case ElementType::fp16:
+      return DataType::fp16;
+    default:
+      return DataType::bf16;
+  }
+}
+
+/// A named tensor in memory of its own, on the device and on the host.
+class ExpressionTensorData {
+ public:
+  ExpressionTensorData(DataType type, const NamedTensor& tensor) : type_(type), shape_(tensor.shape) {
+    strides_ = tensor.strides;
+    if (strides_.empty()) {
+      strides_.assign(shape_.size(), 1);
+      for (size_t i = shape_.size(); i-- > 1;) strides_[i - 1] = strides_[i] * shape_[i];
+    }
+    int64_t low = 0, high = 0;
+    for (size_t i = 0; i < shape_.size(); ++i)
+      (strides_[i] < 0 ? low : high) += (shape_[i] - 1) * strides_[i];
+    first_ = -low;
+    bytes_.assign((high - low + 1) * size_of(type), 0xff);
+    std::vector<int64_t> index(shape_.size(), 0);
+    for (bool more = true; more;) {
+      int64_t at = first_;
+      for (size_t i = 0; i < index.size(); ++i) at += index[i] * strides_[i];
+      store_element(bytes_.data(), type, at, tensor.value(index));
+      more = false;
+      for (size_t i = index.size(); i-- > 0 && !more;) {
+        more = ++index[i] < shape_[i];
+        if (!more) index[i] = 0;
+      }
+    }
+  }
+
+  TensorView host_view() { return {bytes_.data() + first_ * size_of(type_), type_, shape_, strides_}; }
+  TensorView device_view(Runtime& runtime) {
+    if (runtime.is_simulator()) return host_view();
+    buffer_ = std::make_unique<DeviceBuffer>(runtime, bytes_.size());
+    buffer_->upload(bytes_.data());
+    return {static_cast<char*>(buffer_->data()) + first_ * size_of(type_), type_, shape_, strides_};
+  }
+
+ private:
+  DataType type_;
+  std::vector<int64_t> shape_, strides_;
+  int64_t first_ = 0;
+  std::vector<unsigned char> bytes_;
+  std::unique_ptr<DeviceBuffer> buffer_;
+};
+
+}  // namespace
+
 RuntimeOptions simulator_options(uint64_t seed, const std::string& target) {
   RuntimeOptions options;
   options.device.kind = DeviceChoice::Kind::simulator;
@@ -95,6 +159,16 @@ AttentionResult run_case(Runtime& runtime, const AttentionCase& attention) {
   std::unique_ptr<DeviceBuffer> sink_buffer;
   for (int64_t h = 0; h < heads; ++h) sinks.set(h, static_cast<double>(h * 7 % 5) * 4 - 6);
   if (spec.sinks) arguments.sinks = sinks.device_view(runtime, sink_buffer);
+  const Declarations declared = launch_declarations(spec);
+  std::map<std::string, ExpressionTensorData> tensors;
+  for (const auto& [name, tensor] : attention.tensors) {
+    const auto type = declared.tensors.find(name);
+    if (type == declared.tensors.end()) continue;
+    auto& data = tensors.try_emplace(name, data_type(type->second.element), tensor).first->second;
+    arguments.tensors[name] = data.device_view(runtime);
+  }
+  for (const auto& [name, value] : attention.scalars)
+    if (declared.scalars.count(name)) arguments.scalars[name] = value;
   kernel->launch(nullptr, arguments);
   runtime.synchronize();
   result.out.fetch(buffers[3]);
@@ -107,6 +181,8 @@ AttentionResult run_case(Runtime& runtime, const AttentionCase& attention) {
                            .softmax_scale = arguments.softmax_scale};
   if (spec.lse) host.lse = result.lse.host_view();
   if (spec.sinks) host.sinks = sinks.host_view();
+  host.scalars = arguments.scalars;
+  for (auto& [name, data] : tensors) host.tensors[name] = data.host_view();
   result.verdict = compare_forward(spec, host);
   const std::string place = attention.spec + " batch " + std::to_string(attention.batch) + " kv heads " +
                             std::to_string(attention.heads_kv) + " lengths " +

@@ -5,6 +5,7 @@
 
 #include <cstring>
 #include <functional>
+#include <map>
 #include <random>
 
 #include "runtime/device_buffer.h"
@@ -16,6 +17,14 @@ namespace tilewright::test {
 /// What the inputs hold. `outliers`: one element in 50 is 20 times larger. `near_minus`: scores near -level.
 enum class Data { normal, outliers, near_minus, eighths };
 
+/// A tensor for expressions: `value` of the index of an element; `strides` empty: contiguous, negative ones
+/// are counted from the other end.
+struct NamedTensor {
+  std::vector<int64_t> shape;
+  std::function<double(const std::vector<int64_t>&)> value;
+  std::vector<int64_t> strides = {};
+};
+
 struct AttentionCase {
   std::string spec;  // YAML
   int64_t batch = 1, heads_kv = 1, seqlen_q = 64, seqlen_kv = 64;
@@ -26,6 +35,9 @@ struct AttentionCase {
   std::function<double(char, int64_t, int64_t, int64_t, int64_t, double)> adjust;
   /// Strides of q, k, v, out in elements (batch, row, head); empty: contiguous in the spec's layout.
   std::function<std::vector<int64_t>(char, const std::vector<int64_t>& shape)> strides;
+  /// What the spec's expressions take; names that it does not declare are left out.
+  std::map<std::string, double> scalars;
+  std::map<std::string, NamedTensor> tensors;
 };
 
 /// A tensor in host memory with guard bytes on both sides.

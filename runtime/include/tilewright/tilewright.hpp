@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <map>
 #include <memory>
 #include <optional>
 #include <span>
@@ -51,6 +52,12 @@ struct ForwardArguments {
   std::optional<TensorView> seqused_q, seqused_kv;
   /// `sinks: true`: a logit for each query head, fp32 or of q's type.
   std::optional<TensorView> sinks;
+
+  /// A value for each of the spec's `scalars`; those of type int must be integers of 32 bits.
+  std::map<std::string, double> scalars;
+  /// A tensor for each of the spec's `tensors`, and `bias` [batch, head, q, kv] of q's type for `bias: true`.
+  /// Each dimension has its full extent or 1, which is broadcast; any strides, also of the last dimension.
+  std::map<std::string, TensorView> tensors;
 };
 
 /// The backward pass: from what the forward pass took and gave, and the gradient of its output, the gradients

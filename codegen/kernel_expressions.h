@@ -1,0 +1,53 @@
+// What a spec's mask, score, alibi and bias ask of a kernel, and the text of it.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "codegen/spec.h"
+
+#pragma GCC visibility push(default)  // exported by libtilewright.so
+namespace tilewright {
+
+/// How the tiles of keys that a tile of query rows visits are found.
+enum class KeyWalkKind {
+  window,  // by the limits of a mask without an expression
+  range,   // the mask's comparisons give the range in closed form
+  scan     // tile by tile, by the mask's interval analysis
+};
+
+/// The trees that a kernel evaluates. An expression that only says how far a query sees to its left and right
+/// is no expression any more: its kernel is that of the equal window.
+struct KernelExpressions {
+  Mask window;                     // of kind none where `mask` says what is seen
+  std::optional<Expression> mask;  // a bool
+  std::optional<Expression>
+      score;                  // what becomes of a scaled and capped score: `score`, then alibi, then bias
+  Declarations declarations;  // of all names in them, those of alibi and bias among them
+  KeyWalkKind walk = KeyWalkKind::window;
+  bool last_rows_first = false;  // later rows see more keys: their tiles start first
+
+  bool any() const { return mask || score; }
+};
+KernelExpressions kernel_expressions(const AttentionSpec& spec);
+
+/// `alibi: true`: a launch gives the largest power of two up to the number of heads, n, under the first name;
+/// of it follows a head's slope, under the second. The standard slopes are 2^(-8 (head + 1) / n) for n heads;
+/// further heads take every other one of twice as many.
+inline constexpr const char* alibi_scalar = "alibi_heads";
+inline constexpr const char* alibi_slope_name = "alibi_slope";
+int64_t alibi_heads(int64_t heads);
+double alibi_slope(int64_t head, int64_t heads);
+
+/// `bias: true` makes it a tensor of this name: [batch, head, q, kv] of q's type.
+inline constexpr const char* bias_tensor = "bias";
+
+/// Of the names that a launch gives: the spec's own, and those of alibi and bias.
+Declarations launch_declarations(const AttentionSpec& spec);
+
+/// The declarations that a kernel takes beside its templates: what a launch gives (ExpressionArguments), what
+/// expressions see (Scope), look-ups, and the functions of mask and score.
+std::string expression_declarations(const AttentionSpec& spec, const KernelExpressions& expressions);
+
+}  // namespace tilewright
+#pragma GCC visibility pop

@@ -1,0 +1,17 @@
+// The keys that the rows of a tile see through a window.
+
+/// `row` is the tile's first query row.
+__device__ __forceinline__ KeyRange visible_keys(const Sequence& sequence, const Scope&, int row) {
+  const long long keys = sequence.keys, first = (long long)row + diagonal_shift(sequence);
+  const long long last = (long long)minimum(row + block_m, sequence.queries) - 1 + diagonal_shift(sequence);
+  KeyRange range = {0, keys, 0, keys};
+  if (limited_left) {
+    range.begin = clamp(first - window_left, 0, keys);
+    range.full_begin = clamp(last - window_left, 0, keys);
+  }
+  if (limited_right) {
+    range.end = clamp(last + window_right + 1, 0, keys);
+    range.full_end = clamp(first + window_right + 1, 0, keys);
+  }
+  return range;
+}
