@@ -37,7 +37,7 @@ double document_of(const std::vector<int64_t>& index) {
 
 TEST_P(Expressions, MasksOfModels) {
   const std::string blocks = ", blocks: {m: 64, n: 16}";
-  for (const std::string& mask : {
+  for (const std::string mask : {
            "\"q >= kv && q - kv < window\", scalars: {window: int}",                        // window
            "\"kv <= q || kv < prefix\", scalars: {prefix: int}",                            // prefix-LM
            "\"q / 32 == kv / 32 && kv <= q\"",                                              // chunked
@@ -61,7 +61,7 @@ TEST_P(Expressions, MasksOfModels) {
 }
 
 TEST_P(Expressions, ScoresOfModels) {
-  for (const std::string& score : {
+  for (const std::string score : {
            "\"10 * tanh(score / 10)\"",
            "\"cap * tanh(score / cap)\", scalars: {cap: float}",
            "\"score - slope[head] * abs(q - kv)\", tensors: {slope: 'float32[head]'}",
@@ -106,7 +106,7 @@ TEST_P(Expressions, EqualMasksGiveEqualBits) {
   const std::vector<std::pair<std::string, std::string>> pairs = {
       {"causal", "\"kv <= q\""},
       {"{window: [40, 0]}", "\"q >= kv && q - kv <= 40\""},
-      {"{window: [9, 5]}", "\"abs(q - kv + 2) <= 7\""},
+      {"{window: [5, 9]}", "\"abs(q - kv + 2) <= 7\""},
       {"{window: [40, 0]}", "\"!(q < kv || q > kv + 40)\""},
       {"{window: [40, 0]}", "\"q >= kv && q - kv <= w\", scalars: {w: int}"}};
   for (const auto& [built_in, expression] : pairs) {
@@ -208,10 +208,11 @@ TEST_P(Expressions, NanAndInfinityStayInTheirRows) {
     const std::vector<uint16_t> spoiled = out;
     runtime.kernel(parse_spec("{head_dim: 32, mask: causal}", "spec"))->launch(nullptr, arguments);
     for (int64_t i = 0; i < 50 * 32; ++i)
-      if (i / 32 != 20)
+      if (i / 32 != 20) {
         EXPECT_NEAR(load_element(out.data(), DataType::bf16, i),
                     load_element(spoiled.data(), DataType::bf16, i), 0.02)
             << bad << " element " << i;
+      }
   }
 }
 
