@@ -9,6 +9,37 @@ import statistics
 DATASHEET_TFLOPS = {"H200": 989.4, "H100": 989.4, "GH200": 989.4, "A100": 312.0, "B200": 2250.0, "L40S": 362.0}
 
 
+# Masks and changes of scores: causal beneath all but full. window: 1024 keys, the query's own among them; softcap: 50;
+# alibi: the standard slopes; document: DOCUMENTS; prefix: the first quarter is seen by all.
+MASKS = ("full", "causal", "window", "softcap", "alibi", "document", "prefix")
+WINDOW, SOFTCAP = 1024, 50.0
+DOCUMENTS = (1, 5, 2, 8, 3, 7, 2, 4)  # lengths of the documents of a sequence, in 32nds of it
+
+
+def document_ends(seqlen):
+    """Where each document ends."""
+    return [seqlen * end // 32 for end in itertools.accumulate(DOCUMENTS)]
+
+
+def prefix_length(seqlen):
+    return seqlen // 4
+
+
+def visible_pairs(mask, seqlen):
+    """Of queries and keys of one head."""
+    if mask == "full":
+        return seqlen**2
+    if mask == "window":
+        reach = min(WINDOW, seqlen)
+        return seqlen * reach - reach**2 / 2
+    if mask == "document":
+        ends = document_ends(seqlen)
+        return sum((end - begin) ** 2 / 2 for begin, end in zip([0, *ends], ends))
+    if mask == "prefix":
+        return (seqlen**2 + prefix_length(seqlen) ** 2) / 2
+    return seqlen**2 / 2
+
+
 @dataclasses.dataclass(frozen=True)
 class Cell:
     """One problem: self-attention of `batch` sequences of `seqlen` tokens."""
@@ -18,31 +49,34 @@ class Cell:
     kv_heads: int
     seqlen: int
     batch: int
-    causal: bool
+    mask: str  # one of MASKS
+
+    @property
+    def causal(self):
+        return self.mask == "causal"
 
     @property
     def name(self):
-        mask = "causal" if self.causal else "full"
-        return f"D{self.head_dim} S{self.seqlen} {mask}"
+        return f"D{self.head_dim} S{self.seqlen} {self.mask}"
 
     @property
     def flops(self):
-        """Of the two matrix products; a causal mask halves them."""
-        return 4 * self.batch * self.heads * self.seqlen**2 * self.head_dim / (2 if self.causal else 1)
+        """Of the two matrix products, over the visible pairs; a causal mask counts as half of all."""
+        return 4 * self.batch * self.heads * visible_pairs(self.mask, self.seqlen) * self.head_dim
 
 
 def make_cells(head_dims, seqlens, masks, tokens=16384, width=2048, gqa_ratio=1):
     """Every combination; batch · seqlen = tokens and heads · head_dim = width."""
     cells = []
     for head_dim, seqlen, mask in itertools.product(head_dims, seqlens, masks):
-        if mask not in ("full", "causal"):
-            raise ValueError(f"mask '{mask}': expected full or causal")
+        if mask not in MASKS:
+            raise ValueError(f"mask '{mask}': expected one of {', '.join(MASKS)}")
         heads = width // head_dim
         if heads * head_dim != width or heads % gqa_ratio:
             raise ValueError(f"width {width} does not divide into heads of {head_dim} in groups of {gqa_ratio}")
         if tokens % seqlen:
             raise ValueError(f"{tokens} tokens do not divide into sequences of {seqlen}")
-        cells.append(Cell(head_dim, heads, heads // gqa_ratio, seqlen, tokens // seqlen, mask == "causal"))
+        cells.append(Cell(head_dim, heads, heads // gqa_ratio, seqlen, tokens // seqlen, mask))
     return cells
 
 

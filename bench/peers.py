@@ -21,7 +21,7 @@ import subprocess
 import sys
 import time
 
-from cells import format_cell, format_summary, make_cells, median_and_deviation, parse_blocks, peak_tflops, summarise
+from cells import MASKS, format_cell, format_summary, make_cells, median_and_deviation, parse_blocks, peak_tflops, summarise
 
 HERE = pathlib.Path(__file__).resolve().parent
 PEERS = ("fa2", "cudnn", "flex", "fa3")
@@ -36,7 +36,8 @@ def arguments(argv):
     parser.add_argument("--pass", dest="direction", choices=("forward", "backward"), default="forward")
     parser.add_argument("--head-dims", type=numbers, default=[64, 128, 256], metavar="64,128,256")
     parser.add_argument("--seqlens", type=numbers, default=[1024, 4096, 16384], metavar="1024,4096,16384")
-    parser.add_argument("--masks", type=lambda s: s.split(","), default=["full", "causal"], metavar="full,causal")
+    parser.add_argument("--masks", type=lambda s: s.split(","), default=["full", "causal"], metavar="full,causal",
+                        help=", ".join(MASKS))
     parser.add_argument("--tokens", type=int, default=16384, help="batch times sequence length")
     parser.add_argument("--width", type=int, default=2048, help="query heads times head dim")
     parser.add_argument("--gqa-ratio", type=int, default=1)
@@ -46,6 +47,8 @@ def arguments(argv):
     parser.add_argument("--fa3", metavar="FILE", help="the shared object with FA3's torch operators")
     parser.add_argument("--blocks", action="append", type=parse_blocks, default=[], metavar="[dD:]KEY=VALUE,…",
                         help="one more schedule of ours, for head dim D alone if that is given; may be repeated")
+    parser.add_argument("--expressions", action="store_true",
+                        help="ours once more with mask and score written out as expressions, where they need not be")
     parser.add_argument("--no-default", action="store_true", help="leave our default schedule out")
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--milliseconds", type=float, default=15, help="kernel time per contestant and round")
@@ -162,9 +165,14 @@ def run_cell(torch, timer, cell, makers, options, peak, shuffle):
     for name, make in makers:
         entry = {"name": name}
         try:
+            began = time.perf_counter()
             candidates = make(cell, inputs)
             if not candidates:
                 continue
+            candidates[0].start()
+            torch.cuda.synchronize()
+            # From the spec, or the functions, to the first result; a compile is in it unless a cache had it.
+            entry["first_use_milliseconds"] = 1000 * (time.perf_counter() - began)
             contestant, milliseconds, verdict = first_right(torch, timer, candidates, reference)
             entry.update(contestant.about, **verdict)
             launches = max(1, min(50, round(options.milliseconds / milliseconds)))
@@ -204,7 +212,7 @@ def run_cell(torch, timer, cell, makers, options, peak, shuffle):
             entry["speed_over_fa2"] = fa2 / middle
     return {
         "name": cell.name, "head_dim": cell.head_dim, "heads": cell.heads, "kv_heads": cell.kv_heads,
-        "seqlen": cell.seqlen, "batch": cell.batch, "causal": cell.causal, "flops": flops, "gpu": state,
+        "seqlen": cell.seqlen, "batch": cell.batch, "mask": cell.mask, "causal": cell.causal, "flops": flops, "gpu": state,
         "contestants": entries,
     }
 
@@ -252,7 +260,8 @@ def main(argv=None):
     timer = Timer(torch)
     device = torch.cuda.get_device_name()
     peak = options.peak or peak_tflops(device)
-    makers = field.makers(options.peers, options.blocks, not options.no_default, options.dtype, options.fa3)
+    makers = field.makers(options.peers, options.blocks, not options.no_default, options.dtype, options.fa3,
+                          options.expressions)
     try:
         import triton
 

@@ -1,13 +1,16 @@
 // tilewright explain: the schedule and why, what a block takes, and what a launch computes and moves.
 #include <fmt/format.h>
 
+#include <fstream>
 #include <memory>
 #include <optional>
 #include <string>
 
 #include "cli/choices.h"
 #include "cli/command.h"
+#include "cli/expression_inputs.h"
 #include "cli/output.h"
+#include "cli/tile_map_drawing.h"
 #include "codegen/backward_plan.h"
 #include "codegen/io_model.h"
 #include "runtime/build.h"
@@ -20,6 +23,8 @@ struct Options {
   std::string file;
   std::string target;
   ShapeOptions shape;
+  std::vector<std::string> scalars;  // "NAME=VALUE"
+  std::string svg;
   bool no_compile = false;
   bool json = false;
 };
@@ -35,9 +40,17 @@ struct Explanation {
   LaunchPlan plan;
   IoModel model;
   std::optional<BackwardPlan> backward;
+  TileMap map;
   std::optional<CompileReport> measured;
   std::string not_measured;  // why
 };
+
+void write_picture(const std::string& file, const std::string& svg) {
+  std::ofstream stream(file, std::ios::binary | std::ios::trunc);
+  stream << svg;
+  stream.close();
+  if (!stream) throw Error(ErrorKind::environment, file + " cannot be written");
+}
 
 Explanation explain(const Options& options) {
   AttentionSpec spec = load_spec(options.file);
@@ -48,6 +61,7 @@ Explanation explain(const Options& options) {
   BucketSchedules schedules = tuned_schedules(spec, target, gpu ? &*gpu : nullptr, records);
   ScheduleDecision decision = records.decide(spec, target, gpu ? &*gpu : nullptr, bucket_of(shape));
   Schedule schedule = decision.schedule;
+  const std::map<std::string, double> scalars = scalar_values(spec, options.scalars);
   Explanation result{spec,
                      target,
                      schedules,
@@ -56,7 +70,8 @@ Explanation explain(const Options& options) {
                      resources(spec, schedule, target),
                      shape,
                      plan_launch(spec, schedule, shape),
-                     model_io(spec, schedule, shape),
+                     model_io(spec, schedule, shape, scalars),
+                     tile_map(spec, schedule, shape, scalars),
                      std::nullopt,
                      std::nullopt,
                      "--no-compile"};
@@ -158,10 +173,12 @@ void print_text(const Options& options, const Explanation& e) {
   print_field("shape", shape_sentence(e.spec, e.shape));
   if (e.backward) return print_backward(e);
   print_field("grid", grid_text(e));
-  print_field("tiles", fmt::format("{} visited a head, {} of them with a mask; {} skipped", tiles.visited,
-                                   tiles.masked, tiles.skipped));
+  print_field("tiles", fmt::format("{} visited a head, {} of them with a mask; {} skipped ({:.1f} %)",
+                                   tiles.visited, tiles.masked, tiles.skipped, 100 * e.map.skipped_share()));
   print_field("work", fmt::format("{} needed, 2 (qk + v) per visible pair; {} done in whole tiles",
                                   flops_text(work.needed), flops_text(work.done)));
+  fmt::print("\nTiles, `.` skipped, `/` with a mask, `#` without (queries down, keys to the right):\n{}",
+             drawn_as_text(e.map, 32));
   fmt::print("\nDevice memory, by calculation:\n");
   Table table({"  bytes", "tiled, perfect L2", "tiled, no L2", "materialising S and P"});
   auto row = [&](const char* name, double least, double most, double materialising) {
@@ -210,7 +227,8 @@ Json as_json(const Options& options, const Explanation& e) {
                {"tiles_per_head",
                 {{"visited", e.model.tiles.visited},
                  {"masked", e.model.tiles.masked},
-                 {"skipped", e.model.tiles.skipped}}},
+                 {"skipped", e.model.tiles.skipped},
+                 {"skipped_share", e.map.skipped_share()}}},
                {"flops", {{"needed", e.model.work.needed}, {"done", e.model.work.done}}},
                {"bytes",
                 {{"tiled_least", e.model.traffic.tiled_least()},
@@ -242,10 +260,16 @@ Command add_explain(CLI::App& root) {
   app->add_option("SPEC", options->file, "Spec file")->required();
   app->add_option("--target", options->target, "Target (default: this machine's GPU, else sm_80)");
   options->shape.add_to(*app, 4096);
+  app->add_option("--scalar", options->scalars,
+                  "NAME=VALUE of the spec's `scalars` (default: may be anything)");
+  app->add_option("--svg", options->svg, "Also write the map of tiles as a picture");
   app->add_flag("--no-compile", options->no_compile, "Calculated figures alone");
   app->add_flag("--json", options->json, "Print JSON");
   return {app, [options] {
             Explanation explanation = explain(*options);
+            if (!options->svg.empty())
+              write_picture(options->svg,
+                            drawn_as_svg(explanation.map, title_of(explanation.spec, options->file)));
             if (options->json) {
               print_json(as_json(*options, explanation));
             } else {

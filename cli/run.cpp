@@ -10,6 +10,7 @@
 
 #include "cli/choices.h"
 #include "cli/command.h"
+#include "cli/expression_inputs.h"
 #include "cli/failure.h"
 #include "cli/npy.h"
 #include "cli/output.h"
@@ -31,6 +32,7 @@ struct Options {
   uint64_t simulator_seed = 0;
   uint64_t seed = 1;
   std::optional<double> softmax_scale;
+  ExpressionOptions expressions;
   std::vector<int64_t> lengths_q, lengths_kv;  // layout packed: of each sequence
   std::string q, k, v, out, lse, expect;
   bool check = true;
@@ -267,6 +269,8 @@ Outcome run(Options options) {
     arguments.sinks = device_sinks.view();
     host.sinks = sinks.view();
   }
+  ExpressionInputs expressions(runtime, spec, shape, options.expressions, 3 * options.seed + 4);
+  expressions.give(arguments, host);
   if (spec.softmax_scale_at_launch) {
     arguments.softmax_scale = host.softmax_scale =
         options.softmax_scale.value_or(1 / std::sqrt(spec.head_dim.qk));
@@ -407,6 +411,7 @@ void add_options(CLI::App& app, Options& options) {
       ->check(CLI::NonNegativeNumber);
   app.add_option("--seed", options.seed, "Of the random inputs (default 1)")->check(CLI::NonNegativeNumber);
   app.add_option("--softmax-scale", options.softmax_scale, "For specs with `softmax_scale: launch`");
+  options.expressions.add_to(app);
   app.add_option("--lengths-q", options.lengths_q, "Layout packed: queries of each sequence, as in 12,30,7")
       ->delimiter(',');
   app.add_option("--lengths-kv", options.lengths_kv,

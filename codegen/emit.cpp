@@ -86,7 +86,7 @@ std::string configuration(const AttentionSpec& spec, const KernelExpressions& ex
     constants.add_int("producer_registers", sm90::producer_registers(schedule.consumers()));
     constants.add_int("consumer_registers", sm90::consumer_registers(schedule.consumers()));
     constants.add_bool("ping_pong", schedule.ping_pong);
-    constants.add_bool("producer_is_warp", spec.layout == Layout::packed);  // or where the walk has gaps
+    constants.add_bool("producer_is_warp", spec.layout == Layout::packed || expressions.walks_by_warp);
     constants.add_bool("lazy_rescale", spec.head_dim.v > 128);
     constants.add_bool("element_is_bf16", spec.dtype.q == DataType::bf16);
   }

@@ -2,6 +2,9 @@
 
 #include <algorithm>
 
+#include "codegen/kernel_expressions.h"
+#include "codegen/tile_map.h"
+
 namespace tilewright {
 namespace {
 
@@ -37,15 +40,35 @@ TileRow keys_of_rows(const Mask& mask, const LaunchShape& shape, int64_t first, 
 
 }  // namespace
 
-IoModel model_io(const AttentionSpec& spec, const Schedule& schedule, const LaunchShape& shape) {
+IoModel model_io(const AttentionSpec& spec, const Schedule& schedule, const LaunchShape& shape,
+                 const std::map<std::string, double>& scalars) {
   IoModel model;
   const int64_t m = schedule.block_m, n = schedule.block_n;
   const int64_t key_tiles = (shape.seqlen_kv + n - 1) / n;
   int64_t rows_read = 0;                // rows of K that one head's query tiles read, all together
   int64_t first_row = shape.seqlen_kv;  // of the rows of K that any of them reads
   int64_t last_row = 0;
-  for (int64_t row = 0; row < shape.seqlen_q; row += m) {
-    TileRow keys = keys_of_rows(spec.mask, shape, row, std::min(row + m, shape.seqlen_q) - 1);
+  double pairs = 0;
+  const KernelExpressions expressions = kernel_expressions(spec);
+  const Mask& mask = expressions.window;
+  const TileMap map = expressions.mask ? tile_map(spec, schedule, shape, scalars) : TileMap{};
+  for (int64_t row = 0; row < map.rows; ++row) {
+    const int64_t rows = std::min(m, shape.seqlen_q - row * m);
+    for (int64_t column = 0; column < map.columns; ++column) {
+      const TileKind kind = map.at(row, column);
+      if (kind == TileKind::empty) continue;
+      const int64_t first = column * n, last = std::min(first + n, shape.seqlen_kv);
+      pairs += static_cast<double>(rows * (last - first));
+      rows_read += last - first;
+      first_row = std::min(first_row, first);
+      last_row = std::max(last_row, last);
+    }
+  }
+  model.tiles.visited = map.count(TileKind::mixed) + map.count(TileKind::full);
+  model.tiles.masked = map.count(TileKind::mixed);
+  model.tiles.skipped = map.count(TileKind::empty);
+  for (int64_t row = 0; row < shape.seqlen_q && !expressions.mask; row += m) {
+    TileRow keys = keys_of_rows(mask, shape, row, std::min(row + m, shape.seqlen_q) - 1);
     if (keys.some.size() == 0) {
       model.tiles.skipped += key_tiles;
       continue;
@@ -61,9 +84,8 @@ IoModel model_io(const AttentionSpec& spec, const Schedule& schedule, const Laun
     first_row = std::min(first_row, read_begin);
     last_row = std::max(last_row, read_end);
   }
-  double pairs = 0;
-  for (int64_t query = 0; query < shape.seqlen_q; ++query) {
-    pairs += static_cast<double>(visible_keys(spec.mask, shape, query).size());
+  for (int64_t query = 0; query < shape.seqlen_q && !expressions.mask; ++query) {
+    pairs += static_cast<double>(visible_keys(mask, shape, query).size());
   }
 
   const double heads = static_cast<double>(shape.batch) * static_cast<double>(shape.heads);

@@ -3,6 +3,8 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
+#include <string>
 
 #include "codegen/launch_plan.h"
 #include "codegen/schedule.h"
@@ -44,7 +46,10 @@ struct IoModel {
   Traffic traffic;
 };
 
-/// Pure arithmetic. Lengths as plan_launch takes them; `heads` divisible by the spec's gqa_ratio.
-IoModel model_io(const AttentionSpec& spec, const Schedule& schedule, const LaunchShape& shape);
+/// Pure arithmetic. Lengths as plan_launch takes them; `heads` divisible by the spec's gqa_ratio. Of a mask
+/// expression as far as its analysis tells (codegen/tile_map.h): every pair of a visited tile counts as
+/// visible.
+IoModel model_io(const AttentionSpec& spec, const Schedule& schedule, const LaunchShape& shape,
+                 const std::map<std::string, double>& scalars = {});
 
 }  // namespace tilewright

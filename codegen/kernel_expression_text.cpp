@@ -70,19 +70,36 @@ std::string look_up_function(const std::string& name, const TensorType& type) {
   return text + "  return load_" + std::string(name_of(type.element)) + "(element);\n}\n\n";
 }
 
-/// tensor_NAME_range: what the elements at ranges of indices may be: anything.
+/// tensor_NAME_range: what the elements at ranges of indices may be. Of int32 the lanes of a warp look for
+/// the smallest and the largest together where all ask for the same few, such as those of a tile's queries;
+/// of others anything.
 std::string look_up_range_function(const std::string& name, const TensorType& type) {
   const ValueType value = value_type(type.element);
   const char* result = value == ValueType::boolean   ? "Truth"
                        : value == ValueType::integer ? "IntRange"
                                                      : "FloatRange";
-  const char* anything = value == ValueType::boolean   ? "{true, true}"
-                         : value == ValueType::integer ? "{-2147483647 - 1, 2147483647}"
-                                                       : "any_float()";
-  std::string text =
-      std::string("/// Anything.\n") + function_start + result + " tensor_" + name + "_range(const Scope&";
-  for (size_t i = 0; i < type.dimensions.size(); ++i) text += ", IntRange";
-  return text + ") {\n  return " + anything + ";\n}\n\n";
+  std::string head = "/// " + to_text(type) + "\n" + function_start + result + " tensor_" + name +
+                     "_range(const Scope& scope";
+  if (value != ValueType::integer) {
+    for (size_t i = 0; i < type.dimensions.size(); ++i) head += ", IntRange";
+    return head + ") {\n  return " + (value == ValueType::boolean ? "{true, true}" : "any_float()") +
+           ";\n}\n\n";
+  }
+  const size_t last = type.dimensions.size() - 1;  // the others must be single indices
+  std::string known = "are_shared(i" + std::to_string(last) + ")", indices;
+  for (size_t i = 0; i < last; ++i) {
+    const std::string index = "i" + std::to_string(i);
+    known = "is_shared(" + index + ") && " + known;
+    indices += ", (int)" + index + ".low";
+  }
+  const std::string range = "i" + std::to_string(last);
+  return head + index_names(type.dimensions.size(), "IntRange") + ") {\n  if (warp_any(!(" + known +
+         "))) return any_int32();\n  IntRange found = {2147483647, -2147483647 - 1};\n  for (long long i = " +
+         range + ".low + thread_index() % 32; i <= " + range +
+         ".high; i += 32) {\n    const int element = tensor_" + name + "(scope" + indices +
+         ", (int)i);\n    found = {smaller_of<long long>(found.low, element), larger_of<long "
+         "long>(found.high, element)};\n"
+         "  }\n  return range_of_warp(found);\n}\n\n";
 }
 
 /// The same with divisions by what is the same all over a tile as products: its reciprocal is computed once.
@@ -108,7 +125,7 @@ Expression without_divisions(const Expression& e, const Declarations& declaratio
 }  // namespace
 
 std::string expression_declarations(const AttentionSpec& spec, const KernelExpressions& expressions) {
-  const auto& [window, mask, score, declarations, walk, last_rows_first] = expressions;
+  const auto& [window, mask, score, declarations, walk, walks_by_warp, last_rows_first] = expressions;
   std::string text = arguments_struct(declarations) + scope_struct(declarations, spec.alibi);
   for (const auto& [name, type] : declarations.tensors) text += look_up_function(name, type);
   if (mask) {

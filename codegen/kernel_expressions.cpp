@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "codegen/expression_cuda.h"
 #include "codegen/expression_key_ranges.h"
 
 namespace tilewright {
@@ -93,6 +94,7 @@ void take_mask(KernelExpressions& result, const Mask& mask) {
   }
   result.mask = mask.expression;
   result.walk = says_all(rule) ? KeyWalkKind::range : KeyWalkKind::scan;
+  result.walks_by_warp = result.walk == KeyWalkKind::scan || !range_look_ups(*mask.expression).empty();
   result.last_rows_first = limits_later_keys(rule);
 }
 

@@ -68,7 +68,9 @@ std::string_view name_of(Layout layout) {
   return "";
 }
 
-std::string_view name_of(Family family) { return family == Family::sm80 ? "sm80" : "sm90"; }
+std::string_view name_of(Family family) {
+  return family == Family::sm80 ? "sm80" : "sm90";
+}
 
 std::string_view name_of(Rope rope) {
   switch (rope) {

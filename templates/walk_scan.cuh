@@ -18,14 +18,13 @@ struct KeyWalk {
   /// Looks at the 32 tiles from `base` on.
   __device__ __forceinline__ void scan(const Sequence& sequence, const Scope& scope, int row) {
     const int key = (base + thread_index() % 32) * block_n, shift = diagonal_shift(sequence);
-    bool is_seen = base + thread_index() % 32 >= begin && key < sequence.keys, is_mixed = false;
-    if (is_seen) {
-      const TileState state =
-          tile_state(scope, row + shift, minimum(row + block_m, sequence.queries) - 1 + shift, key,
-                     minimum(key + block_n, sequence.keys) - 1);
-      is_seen = state != TileState::empty;
-      is_mixed = state != TileState::full || key + block_n > sequence.keys;
-    }
+    // All lanes ask, since look-ups may be theirs together, those beyond the sequence too.
+    const TileState state =
+        tile_state(scope, row + shift, minimum(row + block_m, sequence.queries) - 1 + shift, key,
+                   minimum(key + block_n, sequence.keys) - 1);
+    const bool is_seen =
+        base + thread_index() % 32 >= begin && key < sequence.keys && state != TileState::empty;
+    const bool is_mixed = state != TileState::full || key + block_n > sequence.keys;
     seen = warp_ballot(is_seen);
     mixed = warp_ballot(is_mixed);
   }

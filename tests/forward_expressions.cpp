@@ -42,7 +42,10 @@ TEST_P(Expressions, MasksOfModels) {
            "\"kv <= q || kv < prefix\", scalars: {prefix: int}",                            // prefix-LM
            "\"q / 32 == kv / 32 && kv <= q\"",                                              // chunked
            "\"document[q] == document[kv] && q >= kv\", tensors: {document: 'int32[kv]'}",  // documents
-           "\"q >= kv && (q - kv) % 3 == 0\"",                                              // dilated
+           "\"kv >= start[q] && q >= kv\", tensors: {start: 'int32[q]'}",  // documents, bounded
+           "\"kv >= first[batch, q] && kv % 3 != 1\", tensors: {first: 'int32[batch, q]'}",  // the same,
+                                                                                             // scanned
+           "\"q >= kv && (q - kv) % 3 == 0\"",                                               // dilated
            "\"q >= kv && (q - kv < 24 || kv < 4)\"",                                     // sinks and window
            "\"kv < used[batch]\", tensors: {used: 'int32[batch]'}",                      // lengths
            "\"keep[batch, head, 0, kv]\", tensors: {keep: 'bool[batch, head, q, kv]'}",  // padding
@@ -56,6 +59,8 @@ TEST_P(Expressions, MasksOfModels) {
            .seqlen_kv = keys,
            .scalars = {{"window", 37}, {"prefix", 21}},
            .tensors = {{"document", {{keys}, document_of}},
+                       {"start", {{queries}, [](const auto& i) { return i[0] / 40 * 40; }}},
+                       {"first", {{2, queries}, [](const auto& i) { return i[0] * 50 + i[1] % 9; }}},
                        {"used", {{2}, [](const auto& i) { return i[0] == 0 ? 17 : 60; }}},
                        {"keep", {{2, 3, 1, keys}, [](const auto& i) { return (i[3] + i[1]) % 5 != 0; }}}}});
 }

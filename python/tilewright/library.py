@@ -13,7 +13,7 @@ NAME = "libtilewright.so"
 # struct tw_tensor: data, dtype, rank, shape[4], strides[4].
 TENSOR = struct.Struct("=Qii4q4q")
 
-DTYPES = {"fp16": 0, "bf16": 1, "e4m3": 2, "e5m2": 3, "fp32": 4, "int32": 5}
+DTYPES = {"fp16": 0, "bf16": 1, "e4m3": 2, "e5m2": 3, "fp32": 4, "int32": 5, "bool": 6}
 
 
 class Options(ctypes.Structure):
@@ -34,6 +34,18 @@ class Options(ctypes.Structure):
     ]
 
 
+class Scalar(ctypes.Structure):
+    """struct tw_scalar."""
+
+    _fields_ = [("name", ctypes.c_char_p), ("value", ctypes.c_double)]
+
+
+class NamedTensor(ctypes.Structure):
+    """struct tw_named_tensor; the tensor is packed bytes (TENSOR)."""
+
+    _fields_ = [("name", ctypes.c_char_p), ("tensor", ctypes.c_ubyte * TENSOR.size)]
+
+
 class Forward(ctypes.Structure):
     """struct tw_forward; the tensors are packed bytes (TENSOR)."""
 
@@ -46,6 +58,8 @@ class Forward(ctypes.Structure):
         + [("softmax_scale", ctypes.POINTER(ctypes.c_double))]
         + [(name, ctypes.c_char_p) for name in FURTHER]
         + [(name, ctypes.c_int32) for name in OPTIONS]
+        + [("scalars", ctypes.POINTER(Scalar)), ("scalar_count", ctypes.c_size_t)]
+        + [("tensors", ctypes.POINTER(NamedTensor)), ("tensor_count", ctypes.c_size_t)]
     )
 
 

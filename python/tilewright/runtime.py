@@ -10,7 +10,7 @@ import threading
 import weakref
 
 from .errors import UsageError
-from .library import Backward, Forward, Options, check, library
+from .library import Backward, check, Forward, library, NamedTensor, Options, Scalar, TENSOR
 from .tensors import kind_of, pack, pack_lse, pack_rank
 
 DEVICES = {"automatic": 0, "cuda": 1, "simulator": 2}
@@ -105,8 +105,8 @@ class Kernel:
         """The generated CUDA source."""
         return library().tw_kernel_source(self.handle).decode()
 
-    def launch(self, q, k, v, out, lse=None, scale=None, stream=None, *, programmatic_dependent_launch=False,
-               sm_margin=0, **further):
+    def launch(self, q, k, v, out, lse=None, scale=None, stream=None, *, scalars=None, tensors=None,
+               programmatic_dependent_launch=False, sm_margin=0, **further):
         """Starts the kernel on `stream` (a handle; default: torch's current stream). Tensors are torch or NumPy, in the
         dimension order of the spec's layout, any strides with a contiguous last dimension; lse is [batch, heads,
         sequence] of fp32. On the simulator the result is there on return.
@@ -114,18 +114,22 @@ class Kernel:
         further: what the spec asks for beside these: cu_seqlens_q, cu_seqlens_kv, seqused_q, seqused_kv (layout
         "packed", int32; q, k, v, out are [rows, heads, head_dim], lse is [heads, rows]) and sinks (one number for each
         query head).
+        scalars, tensors: dicts of what the spec's expressions take, by name; `bias` for `bias: true`. A dimension of a
+        tensor has its full extent or 1; any strides.
 
         programmatic_dependent_launch: the kernel may start before the launch before it on the stream has finished, and
         waits for its end before it touches the tensors; sm_margin: multiprocessors left to others (see
         docs/embedding.md)."""
         kind = self.one_place(q, k=k, v=v, out=out, **given(lse=lse, **further))
+        self.one_place(q, **(tensors or {}))
         kind.check_writable(out, "out")
         if lse is not None:
             kind.check_writable(lse, "lse")
         stream = kind.stream(q) if stream is None else stream
         options = (programmatic_dependent_launch, sm_margin)
-        if further or self.packed or any(options):
-            return self.launch_further(kind, stream, dict(q=q, k=k, v=v, out=out, lse=lse), scale, further, options)
+        if further or self.packed or scalars or tensors or any(options):
+            usual = dict(q=q, k=k, v=v, out=out, lse=lse)
+            return self.launch_further(kind, stream, usual, scale, scalars or {}, tensors or {}, further, options)
         lse = None if lse is None else pack_lse(kind, lse)
         heads_first = self.heads_first
         status = self.start(
@@ -141,13 +145,13 @@ class Kernel:
         if status:
             check(status)
 
-    def launch_further(self, kind, stream, tensors, scale, further, options):
+    def launch_further(self, kind, stream, usual, scale, scalars, tensors, further, options):
         unknown = [name for name in further if name not in Forward.FURTHER]
         if unknown:
             raise UsageError(f"unknown argument {unknown[0]}; expected one of {', '.join(Forward.FURTHER)}")
         arguments = Forward(size=ctypes.sizeof(Forward))
         arguments.programmatic_dependent_launch, arguments.sm_margin = options
-        for name, tensor in tensors.items():
+        for name, tensor in usual.items():
             if tensor is not None:
                 if self.packed or name == "lse":
                     packed = pack_rank(kind, tensor, name, 3 - (name == "lse") + (not self.packed))
@@ -159,9 +163,15 @@ class Kernel:
                 setattr(arguments, name, pack_rank(kind, tensor, name, 1))
         if scale is not None:
             arguments.softmax_scale = ctypes.pointer(ctypes.c_double(scale))
+        arguments.scalars = (Scalar * len(scalars))(*((name.encode(), value) for name, value in scalars.items()))
+        arguments.scalar_count = len(scalars)
+        arguments.tensors = (NamedTensor * len(tensors))(
+            *((name.encode(), (ctypes.c_ubyte * TENSOR.size)(*pack_rank(kind, tensor, name, len(tensor.shape))))
+              for name, tensor in tensors.items()))
+        arguments.tensor_count = len(tensors)
         check(library().tw_launch_forward(self.handle, stream, ctypes.byref(arguments)))
 
-    def one_place(self, q, **tensors):
+    def one_place(self, q, /, **tensors):
         """The kind of tensors that q and all others are, all on the kernel's own device."""
         kind = kind_of(q, "q")
         device = kind.device(q)

@@ -143,6 +143,7 @@ def pack_rank(kind, tensor, name, rank):
     shape = tuple(tensor.shape)
     if len(shape) != rank:
         raise UsageError(f"{name} has shape {shape}; expected {rank} dimension{'s' if rank > 1 else ''}")
-    dtype = "int32" if str(tensor.dtype) in ("int32", "torch.int32") else dtype_of(tensor, name)
+    exact = {"int32": "int32", "torch.int32": "int32", "bool": "bool", "torch.bool": "bool"}
+    dtype = exact.get(str(tensor.dtype)) or dtype_of(tensor, name)
     rest = (0,) * (4 - rank)
     return TENSOR.pack(kind.address(tensor), DTYPES[dtype], rank, *shape, *rest, *kind.strides(tensor), *rest)

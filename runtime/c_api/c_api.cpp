@@ -110,9 +110,9 @@ TensorView view_of(const tw_tensor* tensor, const char* name) {
   if (tensor->rank < 0 || tensor->rank > 4)
     throw Error(ErrorKind::usage,
                 std::string(name) + " has " + std::to_string(tensor->rank) + " dimensions, expected 3 or 4");
-  if (tensor->dtype < TW_FP16 || tensor->dtype > TW_INT32)
+  if (tensor->dtype < TW_FP16 || tensor->dtype > TW_BOOL)
     throw Error(ErrorKind::usage,
-                std::string(name) + " has dtype " + std::to_string(tensor->dtype) + ", expected 0 to 5");
+                std::string(name) + " has dtype " + std::to_string(tensor->dtype) + ", expected 0 to 6");
   return {.data = tensor->data,
           .dtype = static_cast<DataType>(tensor->dtype),
           .shape = {tensor->shape, tensor->shape + tensor->rank},
@@ -296,6 +296,16 @@ tw_status tw_launch_forward(const tw_kernel* kernel, void* stream, const tw_forw
     arguments.seqused_q = optional(given->seqused_q, "seqused_q");
     arguments.seqused_kv = optional(given->seqused_kv, "seqused_kv");
     arguments.sinks = optional(given->sinks, "sinks");
+    if (given->scalar_count) require(given->scalars, "scalars");
+    if (given->tensor_count) require(given->tensors, "tensors");
+    for (size_t i = 0; i < given->scalar_count; ++i) {
+      require(given->scalars[i].name, "a scalar's name");
+      arguments.scalars[given->scalars[i].name] = given->scalars[i].value;
+    }
+    for (size_t i = 0; i < given->tensor_count; ++i) {
+      require(given->tensors[i].name, "a tensor's name");
+      arguments.tensors[given->tensors[i].name] = view_of(&given->tensors[i].tensor, given->tensors[i].name);
+    }
     kernel->kernel->launch(stream, arguments,
                            {.programmatic_dependent_launch = given->programmatic_dependent_launch != 0,
                             .sm_margin = given->sm_margin});

@@ -115,7 +115,8 @@ typedef enum tw_dtype {
   TW_E4M3 = 2,
   TW_E5M2 = 3,
   TW_FP32 = 4,
-  TW_INT32 = 5
+  TW_INT32 = 5,
+  TW_BOOL = 6 /* one byte; tensors of expressions alone */
 } tw_dtype;
 
 /* A tensor that the caller owns: device memory, or host memory with the simulator. Dimensions are always in
@@ -137,6 +138,17 @@ TW_API tw_status tw_launch(const tw_kernel* kernel, void* stream, const tw_tenso
                            const tw_tensor* v, const tw_tensor* out, const tw_tensor* lse,
                            const double* softmax_scale);
 
+/* What a spec's expressions take (`scalars:` and `tensors:`, and `bias` for `bias: true`), by name. */
+typedef struct tw_scalar {
+  const char* name;
+  double value; /* an integer of 32 bits where the spec says int */
+} tw_scalar;
+
+typedef struct tw_named_tensor {
+  const char* name;
+  tw_tensor tensor; /* of the rank and type that the spec says; each dimension has its full extent or 1 */
+} tw_named_tensor;
+
 /* All that a forward launch may take. Zeros, then `size` and what the spec asks for. */
 typedef struct tw_forward {
   size_t size; /* sizeof(tw_forward) */
@@ -150,6 +162,10 @@ typedef struct tw_forward {
   /* How the launch shares the device with others; see LaunchOptions in tilewright.hpp. */
   int32_t programmatic_dependent_launch; /* 0 or 1: may start before the launch before it has finished */
   int32_t sm_margin;                     /* multiprocessors left to others */
+  const tw_scalar* scalars;
+  size_t scalar_count;
+  const tw_named_tensor* tensors;
+  size_t tensor_count;
 } tw_forward;
 
 /* As tw_launch, for specs that ask for more and for launch options. */

@@ -1,0 +1,39 @@
+// What `tilewright run` gives to a spec's expressions: from options, or made up.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <deque>
+#include <string>
+#include <vector>
+
+#include "cli/tensors.h"
+#include "codegen/launch_plan.h"
+
+namespace tilewright::cli {
+
+struct ExpressionOptions {
+  std::vector<std::string> scalars, tensors;  // "NAME=VALUE", "NAME=FILE"
+  void add_to(CLI::App& app);
+};
+
+/// The values of "NAME=VALUE" texts. Throws Error(usage) for a name that the spec does not declare, or no
+/// number.
+std::map<std::string, double> scalar_values(const AttentionSpec& spec, const std::vector<std::string>& texts);
+
+/// Scalars and tensors for a launch of a shape. A tensor without a file is drawn from a normal distribution
+/// (floats), counts four groups along its last dimension (int32) or is true (bool). Throws Error(usage) for a
+/// name that the spec does not declare and a scalar without a value.
+class ExpressionInputs {
+ public:
+  ExpressionInputs(Runtime& runtime, const AttentionSpec& spec, const LaunchShape& shape,
+                   const ExpressionOptions& options, uint64_t seed);
+  void give(ForwardArguments& on_device, ForwardArguments& on_host);
+
+ private:
+  std::map<std::string, double> scalars_;
+  std::vector<std::string> names_;
+  std::deque<HostTensor> host_;
+  std::deque<GuardedTensor> device_;
+};
+
+}  // namespace tilewright::cli
