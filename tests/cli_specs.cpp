@@ -51,7 +51,7 @@ TEST_F(Specs, ValidateGivesTheReasonsOfSpecsWithoutAKernel) {
   EXPECT_TRUE(
       contains(result.out, "refused: no kernel for this spec on sm_80: `pass: backward` has no kernel yet"))
       << result.out;
-  EXPECT_TRUE(contains(result.out, "`bias` has no kernel yet"));
+  EXPECT_TRUE(contains(result.out, "`bias` has no backward kernel yet"));
 }
 
 TEST_F(Specs, FilesThatAreNoSpecs) {

@@ -97,7 +97,8 @@ TEST(Schedule, UnsupportedSpecsSayWhy) {
            {"{head_dim: 64, layout: paged, page_size: 16}", "`layout: paged`"},
            {"{head_dim: 64, dtype: e4m3}", "`dtype`"},
            {"{head_dim: 512}", "multiples of 8 up to 256"},
-           {"{head_dim: 64, alibi: true}", "`alibi`"}})
+           {"{head_dim: 64, alibi: true, pass: backward}", "`alibi`"},
+           {"{head_dim: 64, bias: true, layout: packed}", "`layout: packed`"}})
     EXPECT_NE(refusal(yaml, "sm_90a").find(expected), std::string::npos) << refusal(yaml, "sm_90a");
 }
 

@@ -52,6 +52,45 @@ TEST(Arguments, AGoodLaunch) {
   EXPECT_EQ(p.lse, nullptr);
 }
 
+TEST(Arguments, ScalarsAndTensorsOfExpressions) {
+  Problem good;
+  good.spec = parse_spec(
+      "{head_dim: {qk: 64, v: 32}, gqa_ratio: 2, mask: 'q - kv < window', score: 'score + table[batch, kv]',"
+      " scalars: {window: int}, tensors: {table: 'float32[batch, kv]'}}",
+      "spec");
+  good.arguments.scalars = {{"window", 7}};
+  good.arguments.tensors = {{"table", TensorView{memory, DataType::fp32, {2, 30}, {}}}};
+  EXPECT_EQ(refusal(good), "");
+  const auto with = [&](auto change) {
+    Problem problem = good;
+    change(problem.arguments.scalars, problem.arguments.tensors);
+    return refusal(problem);
+  };
+  EXPECT_EQ(with([](auto& scalars, auto&) { scalars.clear(); }),
+            "scalar window is missing: the spec declares it");
+  EXPECT_EQ(with([](auto& scalars, auto&) { scalars["window"] = 0.5; }),
+            "scalar window is 0.5, expected an integer of 32 bits");
+  EXPECT_EQ(with([](auto& scalars, auto&) { scalars["windw"] = 1; }),
+            "scalar windw was given, but the spec declares window; nearest: window");
+  EXPECT_EQ(with([](auto&, auto& tensors) { tensors["table"].shape = {30}; }),
+            "tensor table has 1 dimensions, expected 2: float32[batch, kv]");
+  EXPECT_EQ(with([](auto&, auto& tensors) { tensors["table"].dtype = DataType::bf16; }),
+            "tensor table is bf16, expected fp32: float32[batch, kv]");
+  EXPECT_EQ(with([](auto&, auto& tensors) { tensors["table"].shape[1] = 29; }),
+            "tensor table: kv dimension is 29, expected 30 or 1");
+  EXPECT_EQ(with([](auto&, auto& tensors) {
+              tensors["table"].strides = {int64_t{1} << 60, 1};
+            }),
+            "tensor table: its strides reach beyond 2^59 elements");
+  EXPECT_EQ(with([](auto&, auto& tensors) { tensors["table"].data = nullptr; }),
+            "tensor table: data is null");
+  EXPECT_EQ(with([](auto&, auto& tensors) { tensors["table"].shape = {1, 1}; }), "");
+
+  Problem plain;
+  plain.arguments.scalars = {{"cap", 1}};
+  EXPECT_EQ(refusal(plain), "scalar cap was given, but the spec declares none");
+}
+
 TEST(Arguments, ContiguousFollowsTheLayout) {
   Problem problem;
   problem.spec.layout = Layout::bhsd;

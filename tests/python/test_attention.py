@@ -148,6 +148,20 @@ class Specs(unittest.TestCase):
         for scale in (0.25, 0.03125):
             assert_matches(self, attention(q, k, v, spec, scale=scale), q, k, v, scale=scale)
 
+    def test_scalars_and_tensors_of_expressions(self):
+        q, k, v = inputs()
+        spec = 'head_dim: 64\ndtype: fp16\ngqa_ratio: 2\nmask: "q - kv < window && kv <= q && keep[kv]"\n'
+        spec += 'scalars: {window: int}\ntensors: {keep: "bool[kv]"}\n'
+        kernel, out = simulator().kernel(spec), np.empty_like(q)
+        keep = np.ones(k.shape[1], bool)
+        for window in (9, 1000):
+            kernel.launch(q, k, v, out, scalars={"window": window}, tensors={"keep": keep})
+            assert_matches(self, out, q, k, v, window=(window - 1, 0))
+        with self.assertRaisesRegex(tilewright.UsageError, "keep: kv dimension"):
+            kernel.launch(q, k, v, out, scalars={"window": 9}, tensors={"keep": keep[:-1]})
+        with self.assertRaisesRegex(tilewright.UsageError, "windw was given.*nearest: window"):
+            kernel.launch(q, k, v, out, scalars={"window": 9, "windw": 9}, tensors={"keep": keep})
+
     def test_a_kernel_is_kept(self):
         runtime = simulator()
         self.assertIs(runtime.kernel(self.TEXT), runtime.kernel(self.TEXT))

@@ -1,5 +1,7 @@
 #include "tests/support/attention_grid.h"
 
+#include <cmath>
+
 namespace tilewright::test {
 namespace {
 
@@ -71,6 +73,41 @@ GridGroup scores() {
                            .seqlen_kv = 104,
                            .data = Data::near_minus,
                            .level = level});
+  return group;
+}
+
+// Walks by range and by scan, look-ups of every element type, scores with and without softcap.
+GridGroup expressions() {
+  GridGroup group{"Expressions", {}};
+  const auto add = [&](const std::string& keys) {
+    group.cases.push_back(
+        {.spec = "{head_dim: 64, lse: true, gqa_ratio: 2, " + keys + "}",
+         .batch = 2,
+         .seqlen_q = 333,
+         .seqlen_kv = 500,
+         .scalars = {{"window", 90}, {"prefix", 200}, {"cap", 5}},
+         .tensors = {
+             {"start", {{333}, [](const auto& i) { return (i[0] + 167) / 60 * 60; }}},
+             {"document", {{500}, [](const auto& i) { return i[0] / 70; }}},
+             {"keep", {{2, 500}, [](const auto& i) { return (i[1] + i[0]) % 3 != 0; }}},
+             {"table", {{2, 32}, [](const auto& i) { return std::sin(i[0] + 0.3 * i[1]); }}},
+             {"slope", {{2}, [](const auto& i) { return 0.1 / (1 + i[0]); }}},
+             {"bias", {{2, 1, 333, 500}, [](const auto& i) { return std::sin(i[0] + i[2] * 7 + i[3]); }}}}});
+  };
+  add("mask: \"q >= kv\"");
+  add("mask: \"q >= kv && q - kv < window\", scalars: {window: int}");
+  add("mask: \"kv <= q || kv < prefix\", scalars: {prefix: int}");
+  add("mask: \"q / 128 == kv / 128 && kv <= q\"");
+  add("mask: \"kv >= start[q] && kv <= q\", tensors: {start: 'int32[q]'}");
+  add("mask: \"document[q] == document[kv] && kv <= q\", tensors: {document: 'int32[kv]'}");
+  add("mask: \"keep[batch, kv]\", tensors: {keep: 'bool[batch, kv]'}");
+  add("mask: \"q >= kv && (q - kv < 100 || kv / 16 % 9 == 0)\"");
+  add("mask: causal, alibi: true");
+  add("mask: causal, bias: true, dtype: fp16");
+  add("mask: causal, softcap: 15, score: \"score + table[head, min(abs(q - kv), 31)]\", tensors: {table: "
+      "'float32[head, 32]'}");
+  add("score: \"cap * tanh(score / cap) - slope[head] * abs(q - kv)\", scalars: {cap: float}, tensors: "
+      "{slope: 'float32[head]'}");
   return group;
 }
 
@@ -162,7 +199,7 @@ GridGroup hopper_schedules() {
 }
 
 std::vector<GridGroup> attention_grid() {
-  return {head_dims(), lengths(), ratios(), scores(), layouts(), schedules(), offsets()};
+  return {head_dims(), lengths(), ratios(), scores(), expressions(), layouts(), schedules(), offsets()};
 }
 
 }  // namespace tilewright::test
