@@ -39,8 +39,8 @@ struct Explanation {
   LaunchShape shape;
   LaunchPlan plan;
   IoModel model;
-  std::optional<BackwardPlan> backward;
   TileMap map;
+  std::optional<BackwardPlan> backward;
   std::optional<CompileReport> measured;
   std::string not_measured;  // why
 };
