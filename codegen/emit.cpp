@@ -190,7 +190,7 @@ std::string reachable(const std::vector<Section>& sections, const std::vector<st
       const auto found = used.find(&item);
       if (found == used.end()) continue;
       if (first) text += "\n// --- " + std::string(section.title) + "\n";
-      const bool is_short = std::count(found->second.begin(), found->second.end(), '\n') <= 12;
+      const bool is_short = std::count(found->second.begin(), found->second.end(), '\n') <= 24;
       if (!first && !(is_short && after_short)) text += "\n";
       text += found->second;
       first = false;
