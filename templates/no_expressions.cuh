@@ -1,6 +1,5 @@
 // A spec without expressions.
 
-/// What expressions see of a tile beside positions.
 struct Scope {};
 
 struct ExpressionArguments {};

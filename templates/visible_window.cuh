@@ -1,6 +1,5 @@
 // The keys that the rows of a tile see through a window.
 
-/// `row` is the tile's first query row.
 __device__ __forceinline__ KeyRange visible_keys(const Sequence& sequence, const Scope&, int row) {
   const long long keys = sequence.keys, first = (long long)row + diagonal_shift(sequence);
   const long long last = (long long)minimum(row + block_m, sequence.queries) - 1 + diagonal_shift(sequence);

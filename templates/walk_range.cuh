@@ -13,7 +13,6 @@ struct KeyWalk {
   __device__ __forceinline__ void step(const Sequence&, const Scope&, int) { --tile; }
 };
 
-/// `row` is the tile's first query row.
 __device__ __forceinline__ KeyWalk start_walk(const Sequence& sequence, const Scope& scope, int row) {
   const KeyRange keys = visible_keys(sequence, scope, row);
   KeyWalk walk;
