@@ -12,6 +12,7 @@
 #include "cli/command.h"
 #include "cli/expression_inputs.h"
 #include "cli/failure.h"
+#include "cli/integer_array.h"
 #include "cli/npy.h"
 #include "cli/output.h"
 #include "cli/run_backward.h"
@@ -89,25 +90,6 @@ int64_t sum_of(const std::vector<int64_t>& lengths) {
   }
   return sum;
 }
-
-/// Where sequences begin, as a launch of layout packed takes it.
-class Sequences {
- public:
-  Sequences(Runtime& runtime, const std::vector<int64_t>& lengths)
-      : starts_{0}, buffer_(runtime, 4 * (lengths.size() + 1)) {
-    for (int64_t length : lengths) starts_.push_back(starts_.back() + static_cast<int32_t>(length));
-    buffer_.upload(starts_.data());
-  }
-  TensorView on_device() { return view(buffer_.data()); }
-  TensorView on_host() { return view(starts_.data()); }
-
- private:
-  TensorView view(void* data) const {
-    return {data, DataType::int32, {static_cast<int64_t>(starts_.size())}, {}};
-  }
-  std::vector<int32_t> starts_;
-  DeviceBuffer buffer_;
-};
 
 /// Makes the lengths of layout packed complete, and the shape that stands for them: their number and means.
 void complete_lengths(Options& options, const AttentionSpec& spec) {
@@ -255,12 +237,18 @@ Outcome run(Options options) {
     arguments.lse = device_lse.view();
     host.lse = lse.view();
   }
-  std::optional<Sequences> queries, keys;
+  std::optional<IntegerArray> queries, keys;
   if (spec.layout == Layout::packed) {
-    queries.emplace(runtime, options.lengths_q);
-    keys.emplace(runtime, options.lengths_kv);
+    queries.emplace(sequence_starts(runtime, options.lengths_q));
+    keys.emplace(sequence_starts(runtime, options.lengths_kv));
     arguments.cu_seqlens_q = queries->on_device(), host.cu_seqlens_q = queries->on_host();
     arguments.cu_seqlens_kv = keys->on_device(), host.cu_seqlens_kv = keys->on_host();
+  }
+  std::optional<DrawnBlocks> blocks;
+  if (spec.mask.blocks) {
+    blocks.emplace(runtime, *spec.mask.blocks, shape, options.seed);
+    arguments.block_rows = blocks->rows.on_device(), host.block_rows = blocks->rows.on_host();
+    arguments.block_columns = blocks->columns.on_device(), host.block_columns = blocks->columns.on_host();
   }
   HostTensor sinks(DataType::fp32, {shape.heads}, spec.layout);
   sinks.fill_normal(3 * options.seed + 3);

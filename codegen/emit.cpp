@@ -69,7 +69,11 @@ std::string configuration(const AttentionSpec& spec, const KernelExpressions& ex
   constants.add_bool("limited_right", limited_right);
   constants.add("long long", "window_left", std::to_string(limited_left ? mask.left : 0));
   constants.add("long long", "window_right", std::to_string(window && limited_right ? mask.right : 0));
-  constants.add_bool("walk_is_dense", expressions.walk != KeyWalkKind::scan);
+  const bool listed = spec.mask.blocks.has_value(), scanned = expressions.walk == KeyWalkKind::scan;
+  constants.add_bool("walk_is_dense", !listed && !scanned);
+  constants.add_bool("with_block_list", listed);
+  constants.add_int("list_block_m", listed ? spec.mask.blocks->m : 0);
+  constants.add_int("list_block_n", listed ? spec.mask.blocks->n : 0);
   constants.add_bool("masked_by_function", expressions.mask.has_value());
   constants.add_bool("last_rows_first", expressions.last_rows_first);
   constants.add_bool("with_softcap", spec.softcap != 0);
@@ -86,7 +90,8 @@ std::string configuration(const AttentionSpec& spec, const KernelExpressions& ex
     constants.add_int("producer_registers", sm90::producer_registers(schedule.consumers()));
     constants.add_int("consumer_registers", sm90::consumer_registers(schedule.consumers()));
     constants.add_bool("ping_pong", schedule.ping_pong);
-    constants.add_bool("producer_is_warp", spec.layout == Layout::packed || expressions.walks_by_warp);
+    constants.add_bool("producer_is_warp",
+                       spec.layout == Layout::packed || listed || expressions.walks_by_warp);
     constants.add_bool("lazy_rescale", spec.head_dim.v > 128);
     constants.add_bool("element_is_bf16", spec.dtype.q == DataType::bf16);
   }
@@ -257,7 +262,9 @@ Source emit(const AttentionSpec& spec, const Schedule& schedule, const Target& t
     add_file("no_expressions.cuh");
   }
   add_file(expressions.walk == KeyWalkKind::window ? "visible_window.cuh" : "visible_rule.cuh");
-  add_file(expressions.walk == KeyWalkKind::scan ? "walk_scan.cuh" : "walk_range.cuh");
+  add_file(spec.mask.blocks                        ? "walk_list.cuh"
+           : expressions.walk == KeyWalkKind::scan ? "walk_scan.cuh"
+                                                   : "walk_range.cuh");
   add_file("quad.cuh");
   if (schedule.family == Family::sm90) {
     for (const char* file :

@@ -32,6 +32,8 @@ struct FamilyRules {
 };
 /// Null: the family has no kernels for the pass.
 const FamilyRules* family_rules(Pass pass, Family family);
+/// A tile lies within one block of the caller's list (mask.blocks), and a block is made of whole tiles.
+void refuse_unlike_list(Refusals& refusals, const AttentionSpec& spec, const Schedule& schedule);
 
 namespace sm80 {
 Resources resources(const AttentionSpec& spec, const Schedule& schedule, const Target& target);

@@ -59,6 +59,7 @@ std::vector<std::string> illegal_because(const AttentionSpec& spec, const Schedu
                  text(16 * schedule.warps));
     return refusals.take();
   }
+  refuse_unlike_list(refusals, spec, schedule);
   const Resources need = sm80::resources(spec, schedule, target);
   if (need.shared_memory > target.shared_memory_per_block)
     refusals.add("the tiles take " + text(need.shared_memory) + " bytes of shared memory and " +

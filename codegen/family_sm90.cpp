@@ -73,6 +73,7 @@ std::vector<std::string> illegal_because(const AttentionSpec& spec, const Schedu
                  ", 4 for each 64 rows and 4 for the producer");
   if (schedule.ping_pong && consumers < 2)
     refusals.add("blocks.ping_pong needs two consumers, blocks.m 128 or 192");
+  refuse_unlike_list(refusals, spec, schedule);
   const Resources need = sm90::resources(spec, schedule, target);
   if (need.shared_memory > target.shared_memory_per_block)
     refusals.add("the tiles take " + text(need.shared_memory) + " bytes of shared memory and " +
@@ -96,9 +97,11 @@ std::vector<Schedule> preferred(const AttentionSpec& spec, const Target&, const 
   const int widest = std::max(spec.head_dim.qk, spec.head_dim.v);
   const bool causal = spec.mask.kind == Mask::Kind::causal || spec.mask.kind == Mask::Kind::causal_top_left;
   const bool short_tiles = causal && bucket.name != long_bucket().name;
-  const int consumers = widest <= widest_for_three && !short_tiles ? 3 : 2;
+  int consumers = widest <= widest_for_three && !short_tiles ? 3 : 2;
+  if (spec.mask.blocks)  // a tile lies within one block
+    while (spec.mask.blocks->m % (64 * consumers) != 0) --consumers;
   const int most_keys = consumers == 3 && widest > 64 ? 96 : 128;
-  Schedule schedule{Family::sm90, 64 * consumers, 0, 4 * (consumers + 1), 2, false, true};
+  Schedule schedule{Family::sm90, 64 * consumers, 0, 4 * (consumers + 1), 2, false, consumers > 1};
   schedule.block_n = largest_block_n(spec, schedule, target_by_name("sm_90a"), most_keys);
   return {schedule};
 }

@@ -24,6 +24,17 @@ const FamilyRules* family_rules(Pass pass, Family family) {
   return family == Family::sm80 ? &forward_sm80 : &forward_sm90;
 }
 
+void refuse_unlike_list(Refusals& refusals, const AttentionSpec& spec, const Schedule& schedule) {
+  if (!spec.mask.blocks) return;
+  const auto check = [&](const char* axis, int list, int tile) {
+    if (list % tile != 0)
+      refusals.add(std::string("blocks.") + axis + " is " + std::to_string(tile) +
+                   "; expected a divisor of mask.blocks." + axis + ", " + std::to_string(list));
+  };
+  check("m", spec.mask.blocks->m, schedule.block_m);
+  check("n", spec.mask.blocks->n, schedule.block_n);
+}
+
 Resources resources(const AttentionSpec& spec, const Schedule& schedule, const Target& target) {
   const FamilyRules* rules = family_rules(spec.pass, schedule.family);
   return rules ? rules->resources(spec, schedule, target) : Resources{};
@@ -49,6 +60,8 @@ std::vector<std::string> unsupported_because(const AttentionSpec& spec, const Ta
   if (spec.pass == Pass::backward && spec.layout == Layout::packed)
     refusals.add("`layout: packed` has no backward kernel yet; bshd and bhsd have");
   if (spec.pass == Pass::backward && spec.sinks) refusals.add("`sinks` has no backward kernel yet");
+  if (spec.layout == Layout::packed && spec.mask.blocks)
+    refusals.add("`mask.blocks` with `layout: packed` has no kernel yet; with bshd and bhsd it has");
   if (spec.dtype.q != spec.dtype.kv || spec.dtype.q != spec.dtype.out ||
       (spec.dtype.q != DataType::fp16 && spec.dtype.q != DataType::bf16))
     refusals.add("`dtype` {q: " + std::string(name_of(spec.dtype.q)) + ", kv: " +
@@ -69,6 +82,7 @@ std::vector<std::string> unsupported_because(const AttentionSpec& spec, const Ta
   forward_alone(spec.score.has_value(), "score");
   forward_alone(spec.alibi, "alibi");
   forward_alone(spec.bias, "bias");
+  forward_alone(spec.mask.blocks.has_value(), "mask.blocks");
   refuse_key(spec.dropout, "dropout");
   refuse_key(spec.rope != Rope::none, "rope");
   return refusals.take();

@@ -54,6 +54,13 @@ struct Mask {
   int64_t left = unlimited;   // keys before the query's own position; negative is a number, not "unlimited"
   int64_t right = unlimited;  // keys after it
   std::optional<Expression> expression;  // of Kind::expression
+  /// A launch gives, for each `m` queries of each head, which blocks of `n` keys they may see; of those keys they
+  /// see what the rest says.
+  struct Blocks {
+    int m = 0, n = 0;
+    bool operator==(const Blocks&) const = default;
+  };
+  std::optional<Blocks> blocks;
   bool operator==(const Mask&) const = default;
 };
 

@@ -21,7 +21,18 @@ std::string side_text(int64_t side) {
   return side == Mask::unlimited ? "inf" : fmt::format("{}", side);
 }
 
+std::string mask_text(const Mask& mask);
+
+std::string listed_mask_text(Mask mask) {
+  const auto [m, n] = *mask.blocks;
+  mask.blocks.reset();
+  const std::string blocks = fmt::format("blocks: {{m: {}, n: {}}}", m, n);
+  if (mask == Mask{}) return "{" + blocks + "}";
+  return "{" + blocks + ", with: " + mask_text(mask) + "}";
+}
+
 std::string mask_text(const Mask& mask) {
+  if (mask.blocks) return listed_mask_text(mask);
   switch (mask.kind) {
     case Mask::Kind::none:
       return "none";

@@ -262,7 +262,7 @@ class SpecReader {
   void read_mask(const YamlNode& node) {
     static constexpr std::string_view valid =
         "one of none, causal, causal_top_left, {window: [left, right]}, or an expression such as \"q >= kv\"";
-    if (node.kind == Kind::map) return read_window_map(node);
+    if (node.kind == Kind::map) return read_mask_map(node);
     if (node.kind != Kind::scalar) fail_value(node, "mask", valid);
     if (node.text == "none") {
       spec_.mask.kind = Mask::Kind::none;
@@ -281,17 +281,64 @@ class SpecReader {
     }
   }
 
-  void read_window_map(const YamlNode& node) {
+  void read_mask_map(const YamlNode& node) {
+    const YamlNode *rest = nullptr, *window = nullptr;
     for (const YamlEntry& entry : node.entries) {
-      if (entry.key != "window") fail_unknown_key(entry, "mask", mask_keys);
-      const YamlNode& sides = entry.value;
-      if (sides.kind != Kind::sequence || sides.items.size() != 2) {
-        fail(sides, "mask.window: expected two sides, [left, right], each an integer or inf");
+      if (entry.key == "window") {
+        read_window(entry.value);
+        window = &entry.value;
+      } else if (entry.key == "blocks" && !spec_.mask.blocks) {
+        read_mask_blocks(entry.value);
+      } else if (entry.key == "with") {
+        rest = &entry.value;
+      } else {
+        fail_unknown_key(entry, "mask", mask_keys);
       }
-      positions_["mask.window"] = sides.position;
-      spec_.mask = {Mask::Kind::window, read_side(sides.items[0]), read_side(sides.items[1])};
     }
-    if (node.entries.empty()) fail(node, "mask: an empty map; expected {window: [left, right]}");
+    if (node.entries.empty())
+      fail(node, "mask: an empty map; expected {window: [left, right]} or {blocks: {m: …, n: …}}");
+    if (window && node.entries.size() > 1) {
+      fail(*window,
+           "mask.window: beside other keys; expected {blocks: {m: …, n: …}, with: {window: [left, right]}}");
+    }
+    if (!rest) return;
+    if (!spec_.mask.blocks)
+      fail(*rest, "mask.with: without blocks; expected {blocks: {m: …, n: …}, with: causal}");
+    const bool window_alone =
+        rest->kind == Kind::map && rest->entries.size() == 1 && rest->entries[0].key == "window";
+    if (rest->kind == Kind::map && !window_alone) {
+      fail(*rest,
+           "mask.with: expected another mask, such as causal, {window: [left, right]} or an expression");
+    }
+    read_mask(*rest);
+  }
+
+  void read_window(const YamlNode& sides) {
+    if (sides.kind != Kind::sequence || sides.items.size() != 2) {
+      fail(sides, "mask.window: expected two sides, [left, right], each an integer or inf");
+    }
+    positions_["mask.window"] = sides.position;
+    spec_.mask.kind = Mask::Kind::window;
+    spec_.mask.left = read_side(sides.items[0]);
+    spec_.mask.right = read_side(sides.items[1]);
+  }
+
+  void read_mask_blocks(const YamlNode& node) {
+    Mask::Blocks blocks;
+    if (node.kind != Kind::map) fail_value(node, "mask.blocks", "a map of m and n, such as {m: 64, n: 64}");
+    for (const YamlEntry& entry : node.entries) {
+      if (entry.key == "m") {
+        blocks.m = read_integer(entry.value, mask_block_m_rule);
+      } else if (entry.key == "n") {
+        blocks.n = read_integer(entry.value, mask_block_n_rule);
+      } else {
+        fail_unknown_key(entry, "mask.blocks", mask_block_keys);
+      }
+    }
+    if (blocks.m == 0 || blocks.n == 0) {
+      fail(node, "mask.blocks is incomplete; expected both keys: {m: …, n: …}");
+    }
+    spec_.mask.blocks = blocks;
   }
 
   int64_t read_side(const YamlNode& node) const {

@@ -45,6 +45,10 @@ void check_window_side(Problems& problems, int64_t side) {
 }
 
 void check_mask(Problems& problems, const Mask& mask) {
+  if (mask.blocks) {
+    problems.add(check(mask_block_m_rule, mask.blocks->m));
+    problems.add(check(mask_block_n_rule, mask.blocks->n));
+  }
   bool no_side = mask.left == Mask::unlimited && mask.right == Mask::unlimited;
   if (mask.kind != Mask::Kind::window) {
     if (!no_side) {

@@ -6,6 +6,7 @@
 
 #include "codegen/error.h"
 #include "codegen/spec_rules.h"
+#include "runtime/block_list.h"
 #include "runtime/packed.h"
 
 namespace tilewright {
@@ -273,6 +274,7 @@ void check_arguments(const AttentionSpec& spec, const ForwardArguments& given) {
   check_scale(spec, arguments);
   check_sinks(spec, arguments);
   check_expression_arguments(spec, given);
+  check_block_list(spec, arguments);
   for (const auto& [name, view] : tensors) check_memory(spec, name, view, &view == &out);
 }
 
@@ -325,6 +327,7 @@ PreparedLaunch prepare_launch(const AttentionSpec& spec, const Schedule& schedul
       .block_head_stride = 0,
   };
   if (has_expressions(spec)) pack_expressions(spec, arguments, launch.expressions);
+  set_block_list(arguments, launch.parameters);
   if (schedule.family == Family::sm90 && launch.plan.tiles > 0) {
     void* const stand_in = arguments.q.data;
     launch.q_map = describe_tensor_map(spec, "q", arguments.q, 64, stand_in);

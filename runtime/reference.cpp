@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <limits>
 
 #include "runtime/arguments.h"
+#include "runtime/block_list.h"
 #include "runtime/expression_arguments.h"
 #include "runtime/packed.h"
 #include "runtime/reference_parts.h"
@@ -32,6 +34,8 @@ class HeadProblem {
     if (spec.sinks)
       sink_ = static_cast<Number>(load_element(arguments.sinks->data, arguments.sinks->dtype, h));
     if (has_expressions(spec)) values_.emplace(spec, arguments, b, h);
+    if (spec.mask.blocks)
+      listed_ = [&, b, h](int64_t row) { return listed_keys(spec, arguments, b, h, row); };
   }
 
   /// `out` has head_dim.v elements.
@@ -70,6 +74,7 @@ class HeadProblem {
       for (int64_t j = keys.first; j < keys.last; ++j) scores_[j] += query * key[j];
     }
     Number maximum = -std::numeric_limits<Number>::infinity();
+    const std::vector<bool> listed = listed_ ? listed_(i) : std::vector<bool>();
     const auto cap = static_cast<Number>(spec_.softcap);
     for (int64_t j = keys.first; j < keys.last; ++j) {
       scores_[j] *= scale_;
@@ -77,6 +82,7 @@ class HeadProblem {
       if (values_ && values_->has_score()) scores_[j] = static_cast<Number>(values_->score(i, j, scores_[j]));
       if (values_ && values_->has_mask() && !values_->is_visible(i, j))
         scores_[j] = -std::numeric_limits<Number>::infinity();
+      if (listed_ && !listed[j]) scores_[j] = -std::numeric_limits<Number>::infinity();
       maximum = std::max(maximum, scores_[j]);
     }
     return maximum;
@@ -88,6 +94,7 @@ class HeadProblem {
   Number sink_ = -std::numeric_limits<Number>::infinity();  // the row's sum begins with it
   std::vector<Number> q_, k_, v_, scores_;
   std::optional<ExpressionValues> values_;
+  std::function<std::vector<bool>(int64_t)> listed_;  // the keys that mask.blocks shows to a row; empty: all
 };
 
 template <typename Number>

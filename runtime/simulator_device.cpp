@@ -77,7 +77,9 @@ class SimulatorExecutable final : public Executable {
     for (const auto& [name, view] :
          {std::pair("cu_seqlens_q", &arguments.cu_seqlens_q),
           std::pair("cu_seqlens_kv", &arguments.cu_seqlens_kv), std::pair("seqused_q", &arguments.seqused_q),
-          std::pair("seqused_kv", &arguments.seqused_kv), std::pair("sinks", &arguments.sinks)})
+          std::pair("seqused_kv", &arguments.seqused_kv), std::pair("sinks", &arguments.sinks),
+          std::pair("block_rows", &arguments.block_rows),
+          std::pair("block_columns", &arguments.block_columns)})
       if (*view) add_buffer(run, name, **view, false);
     for (const auto& [name, view] : arguments.tensors) {
       const MemorySpan span = memory_span(view);

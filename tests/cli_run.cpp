@@ -57,6 +57,14 @@ TEST_F(Run, PackedSequencesWithSinks) {
   EXPECT_EQ(run({"other.yaml", "--lengths-q", "12"}).code, 2);
 }
 
+TEST_F(Run, ListsOfBlocksAreDrawn) {
+  write("spec.yaml", "head_dim: 32\nlse: true\nmask: {blocks: {m: 64, n: 64}, with: causal}\n");
+  for (const char* target : {"sm_80", "sm_90a"}) {
+    Result result = run({"spec.yaml", "--heads", "2", "--seqlen-q", "130", "--target", target});
+    EXPECT_EQ(result.code, 0) << result.err << result.out;
+  }
+}
+
 TEST_F(Run, RealInputAgainstItsKeptAnswer) {
   const std::string data = TILEWRIGHT_SOURCE_DIR "/specs/data/minilm-l6-v2/";
   Result result = run({shipped("minilm-l6-v2"), "--q", data + "q.npy", "--k", data + "k.npy", "--v",

@@ -86,7 +86,12 @@ TEST_F(SpecSchema, KnowsTheParsersKeys) {
   expect_keys(schema, spec_keys);
   expect_keys(property("head_dim")["oneOf"][1], head_dim_keys);
   expect_keys(property("dtype")["oneOf"][1], dtype_keys);
-  expect_keys(property("mask")["oneOf"][1], mask_keys);
+  const nlohmann::json &plain = schema["$defs"]["plain_mask"]["oneOf"][1],
+                       &listed = property("mask")["oneOf"][1];
+  nlohmann::json mask = listed;
+  mask["properties"].update(plain["properties"]);
+  expect_keys(mask, mask_keys);
+  expect_keys(listed["properties"]["blocks"], mask_block_keys);
   expect_keys(property("blocks")["oneOf"][1], block_keys);
 }
 
@@ -96,7 +101,11 @@ TEST_F(SpecSchema, KnowsTheParsersRanges) {
   expect_range(schema["$defs"]["head_size"], head_dim_v_rule);
   expect_range(property("gqa_ratio"), gqa_ratio_rule);
   expect_range(property("page_size"), page_size_rule);
-  expect_range(property("mask")["oneOf"][1]["properties"]["window"]["items"]["oneOf"][0], window_rule);
+  expect_range(schema["$defs"]["plain_mask"]["oneOf"][1]["properties"]["window"]["items"]["oneOf"][0],
+               window_rule);
+  const nlohmann::json& listed = property("mask")["oneOf"][1]["properties"]["blocks"]["properties"];
+  expect_range(listed["m"], mask_block_m_rule);
+  expect_range(listed["n"], mask_block_n_rule);
   const nlohmann::json& blocks = property("blocks")["oneOf"][1]["properties"];
   expect_range(blocks["m"], block_m_rule);
   expect_range(blocks["n"], block_n_rule);
@@ -113,7 +122,7 @@ TEST_F(SpecSchema, KnowsTheParsersWords) {
   const std::pair<const char*, nlohmann::json> lists[] = {
       {"pass", property("pass")["enum"]},
       {"dtype", schema["$defs"]["data_type"]["enum"]},
-      {"mask", property("mask")["oneOf"][0]["enum"]},
+      {"mask", schema["$defs"]["plain_mask"]["oneOf"][0]["enum"]},
       {"layout", property("layout")["enum"]},
       {"rope", property("rope")["enum"]},
   };

@@ -8,8 +8,8 @@ from .tensors import device_of, dtype_of, kind_of
 
 
 def attention(q, k, v, spec=None, *, mask=None, window=None, softcap=None, scale=None, layout=None, blocks=None,
-              cu_seqlens_q=None, cu_seqlens_kv=None, seqused_q=None, seqused_kv=None, sinks=None, out=None,
-              return_lse=False, runtime=None):
+              cu_seqlens_q=None, cu_seqlens_kv=None, seqused_q=None, seqused_kv=None, sinks=None,
+              block_rows=None, block_columns=None, out=None, return_lse=False, runtime=None):
     """softmax(scale · q kᵀ, masked) v, by a kernel made for exactly this problem.
 
     q, k, v: torch CUDA tensors (zero copy, torch's current stream), or NumPy arrays and torch CPU tensors, which go
@@ -29,6 +29,11 @@ def attention(q, k, v, spec=None, *, mask=None, window=None, softcap=None, scale
     and v are; cu_seqlens_kv defaults to cu_seqlens_q) say where sequences begin. Giving them asks for that layout.
     seqused_q and seqused_kv, optional: how many rows of each sequence count. There is no longest length to give: the
     kernel reads the lengths. Rows of no sequence are not written. lse is [heads, rows].
+
+    block_rows, block_columns: the list of blocks for a mask with blocks, as in mask={"blocks": {"m": 64, "n": 64}} or
+    mask={"blocks": {"m": 64, "n": 64}, "with": "causal"}. Block i of queries sees the blocks of keys
+    block_columns[block_rows[b, h, i]] to block_columns[block_rows[b, h, i + 1] - 1]; block_rows is [batch or 1, heads
+    or 1, blocks of queries + 1], both are int32.
 
     sinks: one logit for each query head, fp32 or of q's type, that joins the softmax's denominator.
 
@@ -80,7 +85,7 @@ def attention(q, k, v, spec=None, *, mask=None, window=None, softcap=None, scale
             rows = shape[:3] if kernel.heads_first else (shape[0], shape[2], shape[1])
         lse = kind_of(q, "q").empty(q, rows, "fp32")
     further = dict(cu_seqlens_q=cu_seqlens_q, cu_seqlens_kv=cu_seqlens_kv, seqused_q=seqused_q, seqused_kv=seqused_kv,
-                   sinks=sinks)
+                   sinks=sinks, block_rows=block_rows, block_columns=block_columns)
     if kernel.packed and cu_seqlens_kv is None:
         further["cu_seqlens_kv"] = cu_seqlens_q
     further = {name: tensor for name, tensor in further.items() if tensor is not None}

@@ -50,7 +50,7 @@ class Forward(ctypes.Structure):
     """struct tw_forward; the tensors are packed bytes (TENSOR)."""
 
     TENSORS = ("q", "k", "v", "out", "lse")
-    FURTHER = ("cu_seqlens_q", "cu_seqlens_kv", "seqused_q", "seqused_kv", "sinks")
+    FURTHER = ("cu_seqlens_q", "cu_seqlens_kv", "seqused_q", "seqused_kv", "sinks", "block_rows", "block_columns")
     OPTIONS = ("programmatic_dependent_launch", "sm_margin")
     _fields_ = (
         [("size", ctypes.c_size_t)]

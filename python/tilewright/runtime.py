@@ -112,8 +112,8 @@ class Kernel:
         sequence] of fp32. On the simulator the result is there on return.
 
         further: what the spec asks for beside these: cu_seqlens_q, cu_seqlens_kv, seqused_q, seqused_kv (layout
-        "packed", int32; q, k, v, out are [rows, heads, head_dim], lse is [heads, rows]) and sinks (one number for each
-        query head).
+        "packed", int32; q, k, v, out are [rows, heads, head_dim], lse is [heads, rows]), sinks (one number for each
+        query head), block_rows and block_columns (mask.blocks, int32).
         scalars, tensors: dicts of what the spec's expressions take, by name; `bias` for `bias: true`. A dimension of a
         tensor has its full extent or 1; any strides.
 
@@ -160,7 +160,7 @@ class Kernel:
                 setattr(arguments, name, packed)
         for name, tensor in further.items():
             if tensor is not None:
-                setattr(arguments, name, pack_rank(kind, tensor, name, 1))
+                setattr(arguments, name, pack_rank(kind, tensor, name, 3 if name == "block_rows" else 1))
         if scale is not None:
             arguments.softmax_scale = ctypes.pointer(ctypes.c_double(scale))
         arguments.scalars = (Scalar * len(scalars))(*((name.encode(), value) for name, value in scalars.items()))

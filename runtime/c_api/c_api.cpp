@@ -296,6 +296,8 @@ tw_status tw_launch_forward(const tw_kernel* kernel, void* stream, const tw_forw
     arguments.seqused_q = optional(given->seqused_q, "seqused_q");
     arguments.seqused_kv = optional(given->seqused_kv, "seqused_kv");
     arguments.sinks = optional(given->sinks, "sinks");
+    arguments.block_rows = optional(given->block_rows, "block_rows");
+    arguments.block_columns = optional(given->block_columns, "block_columns");
     if (given->scalar_count) require(given->scalars, "scalars");
     if (given->tensor_count) require(given->tensors, "tensors");
     for (size_t i = 0; i < given->scalar_count; ++i) {

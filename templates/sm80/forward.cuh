@@ -42,6 +42,7 @@ __device__ __forceinline__ void forward(const ForwardParameters& p, const Expres
                  place.first_key * p.v.row_stride;
 
   KeyWalk walk = start_walk(sequence, scope, row);
+  if (with_block_list) follow_list(walk, p, place.batch, place.head, row);
   const int last = walk.ahead(0), from = walk_is_dense ? last : 0;
   KeyValueSource source = {tile_source<head_dim_qk>(k + from * block_n * p.k.row_stride, p.k.row_stride),
                            tile_source<head_dim_v>(v + from * block_n * p.v.row_stride, p.v.row_stride)};
@@ -57,8 +58,9 @@ __device__ __forceinline__ void forward(const ForwardParameters& p, const Expres
   copy_async_commit();
 #pragma unroll
   for (int s = 1; s < stages - 1; ++s) {
-    load_keys<false>(p, source, ring + s * stage_bytes, walk.ahead(s), walk, sequence);
-    load_values<false>(p, source, ring + s * stage_bytes + key_tile_bytes, walk.ahead(s), walk, sequence);
+    load_keys<with_block_list>(p, source, ring + s * stage_bytes, walk.ahead(s), walk, sequence);
+    load_values<with_block_list>(p, source, ring + s * stage_bytes + key_tile_bytes, walk.ahead(s), walk,
+                                 sequence);
     copy_async_commit();
   }
 
@@ -84,6 +86,7 @@ __device__ __forceinline__ void forward(const ForwardParameters& p, const Expres
   const float scale_log2 = with_changed_scores ? log2_e : p.scale_log2;
 
   int stage = 0;
+  bool first = true;
 #pragma unroll 1
   for (; walk.visits(walk.ahead(0)); walk.step(sequence_of(p), scope, row)) {
     const int j = walk.ahead(0);
@@ -94,10 +97,11 @@ __device__ __forceinline__ void forward(const ForwardParameters& p, const Expres
                       // takes
     if (stages > 1) {
       const u32 free_stage = ring + (stage == 0 ? stages - 1 : stage - 1) * stage_bytes;
-      load_keys<false>(p, source, free_stage, walk.ahead(stages - 1), walk, sequence);
-      load_values<false>(p, source, free_stage + key_tile_bytes, walk.ahead(stages - 1), walk, sequence);
-    } else if (j < last) {
-      load_values<false>(p, source, tile + key_tile_bytes, j, walk, sequence);
+      load_keys<with_block_list>(p, source, free_stage, walk.ahead(stages - 1), walk, sequence);
+      load_values<with_block_list>(p, source, free_stage + key_tile_bytes, walk.ahead(stages - 1), walk,
+                                   sequence);
+    } else if (with_block_list ? !first : j < last) {
+      load_values<with_block_list>(p, source, tile + key_tile_bytes, j, walk, sequence);
     }
     copy_async_commit();
     float scores[m_fragments][n_fragments][4];
@@ -105,7 +109,7 @@ __device__ __forceinline__ void forward(const ForwardParameters& p, const Expres
     if (stages == 1) {
       copy_async_wait<0>();
       block_barrier();  // V is there for all, and all have left K
-      load_keys<false>(p, source, tile, walk.ahead(1), walk, sequence);
+      load_keys<with_block_list>(p, source, tile, walk.ahead(1), walk, sequence);
       copy_async_commit();
     }
     if (with_changed_scores) change_scores(scores, p.scale, sequence_of(p), scope, warp_row, j * block_n);
@@ -116,6 +120,7 @@ __device__ __forceinline__ void forward(const ForwardParameters& p, const Expres
     update_softmax(scores, state, output, scale_log2);
     accumulate_output(output, scores, value_address(tile + key_tile_bytes));
     stage = stage == stages - 1 ? 0 : stage + 1;
+    first = false;
   }
   copy_async_wait<0>();
 

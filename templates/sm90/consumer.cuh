@@ -76,6 +76,7 @@ __device__ __forceinline__ void consume(const HopperForwardParameters& p, const 
     const Sequence sequence = sequence_of(p.forward, tile);
     const Scope scope = scope_of(sequence, e, tile.batch, tile.head);
     KeyWalk walk = start_walk(sequence, scope, tile.row);
+    if (with_block_list) follow_list(walk, p.forward, tile.batch, tile.head, tile.row);
     make_uniform(walk);
     place = {uniform(place.stage), uniform(place.parity)};
     const int row = tile.row + row_in_tile;
@@ -93,7 +94,7 @@ __device__ __forceinline__ void consume(const HopperForwardParameters& p, const 
       do {
         // Without a mask only the first tile, the last of the sequence, can be partial: a third less to
         // compile.
-        if (limited_left || limited_right || masked_by_function) {
+        if (limited_left || limited_right || masked_by_function || with_block_list) {
 #pragma unroll 1
           for (; walk.visits(walk.ahead(0)) && (walk.is_above_full() || walk.is_below_full());
                walk.step(sequence, scope, tile.row))

@@ -45,6 +45,7 @@ __device__ __forceinline__ void produce(const HopperForwardParameters& p, const 
     const Sequence sequence = sequence_of(p.forward, tile);
     const Scope scope = scope_of(sequence, e, tile.batch, tile.head);
     KeyWalk walk = start_walk(sequence, scope, tile.row);
+    if (with_block_list) follow_list(walk, p.forward, tile.batch, tile.head, tile.row);
     const bool nothing = walk.visits_none();
     if (walk.visits(walk.ahead(0))) load_keys(p, layout, place, walk.ahead(0) * block_n, tile);
 #pragma unroll 1

@@ -116,6 +116,60 @@ class ExpressionTensorData {
   std::unique_ptr<DeviceBuffer> buffer_;
 };
 
+/// The caller's list of blocks, in host memory and where the kernel finds it.
+class BlockLists {
+ public:
+  BlockLists(const AttentionCase& attention, const AttentionSpec& spec, std::mt19937_64& random) {
+    if (!spec.mask.blocks) return;
+    auto lists = attention.blocks;
+    if (lists.empty()) lists = drawn(attention, spec, random);
+    rows_shape_ = {static_cast<int64_t>(lists.size()), static_cast<int64_t>(lists[0].size()),
+                   static_cast<int64_t>(lists[0][0].size()) + 1};
+    for (const auto& heads : lists)
+      for (const auto& rows : heads) {
+        for (const auto& columns : rows) {
+          rows_.push_back(static_cast<int32_t>(columns_.size()));
+          columns_.insert(columns_.end(), columns.begin(), columns.end());
+        }
+        rows_.push_back(static_cast<int32_t>(columns_.size()));
+      }
+  }
+  void give(Runtime* runtime, ForwardArguments& arguments) {
+    if (rows_.empty()) return;
+    arguments.block_rows = view(runtime, rows_, rows_shape_, buffers_[0]);
+    arguments.block_columns = view(runtime, columns_, {static_cast<int64_t>(columns_.size())}, buffers_[1]);
+  }
+
+ private:
+  static std::vector<std::vector<std::vector<std::vector<int32_t>>>> drawn(const AttentionCase& attention,
+                                                                           const AttentionSpec& spec,
+                                                                           std::mt19937_64& random) {
+    const auto blocks = [](int64_t length, int block) { return (length + block - 1) / block; };
+    std::vector<std::vector<std::vector<std::vector<int32_t>>>> lists(attention.batch);
+    for (auto& heads : lists) {
+      heads.resize(attention.heads_kv * spec.gqa_ratio);
+      for (auto& rows : heads) {
+        rows.resize(blocks(attention.seqlen_q, spec.mask.blocks->m));
+        for (auto& columns : rows)
+          for (int32_t i = 0; i < blocks(attention.seqlen_kv, spec.mask.blocks->n); ++i)
+            if (random() % 2) columns.push_back(i);
+      }
+    }
+    return lists;
+  }
+  static TensorView view(Runtime* runtime, std::vector<int32_t>& numbers, std::vector<int64_t> shape,
+                         std::unique_ptr<DeviceBuffer>& buffer) {
+    if (!runtime || runtime->is_simulator() || numbers.empty())
+      return {numbers.data(), DataType::int32, std::move(shape), {}};
+    buffer = std::make_unique<DeviceBuffer>(*runtime, 4 * numbers.size());
+    buffer->upload(numbers.data());
+    return {buffer->data(), DataType::int32, std::move(shape), {}};
+  }
+  std::vector<int32_t> rows_, columns_;
+  std::vector<int64_t> rows_shape_;
+  std::unique_ptr<DeviceBuffer> buffers_[2];
+};
+
 }  // namespace
 
 RuntimeOptions simulator_options(uint64_t seed, const std::string& target) {
@@ -159,6 +213,8 @@ AttentionResult run_case(Runtime& runtime, const AttentionCase& attention) {
   std::unique_ptr<DeviceBuffer> sink_buffer;
   for (int64_t h = 0; h < heads; ++h) sinks.set(h, static_cast<double>(h * 7 % 5) * 4 - 6);
   if (spec.sinks) arguments.sinks = sinks.device_view(runtime, sink_buffer);
+  BlockLists lists(attention, spec, random);
+  lists.give(&runtime, arguments);
   const Declarations declared = launch_declarations(spec);
   std::map<std::string, ExpressionTensorData> tensors;
   for (const auto& [name, tensor] : attention.tensors) {
@@ -181,6 +237,7 @@ AttentionResult run_case(Runtime& runtime, const AttentionCase& attention) {
                            .softmax_scale = arguments.softmax_scale};
   if (spec.lse) host.lse = result.lse.host_view();
   if (spec.sinks) host.sinks = sinks.host_view();
+  lists.give(nullptr, host);
   host.scalars = arguments.scalars;
   for (auto& [name, data] : tensors) host.tensors[name] = data.host_view();
   result.verdict = compare_forward(spec, host);

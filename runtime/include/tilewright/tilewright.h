@@ -159,6 +159,10 @@ typedef struct tw_forward {
    * sequence are neither read nor written. */
   const tw_tensor *cu_seqlens_q, *cu_seqlens_kv, *seqused_q, *seqused_kv;
   const tw_tensor* sinks; /* `sinks: true`: rank 1, a logit for each query head, fp32 or of q's type */
+  /* mask.blocks, int32 on the device: block i of queries sees the blocks of keys block_columns[block_rows[b, h, i]] to
+   * block_columns[block_rows[b, h, i + 1] - 1], each named once. block_rows: rank 3, [batch or 1, heads or 1, blocks of
+   * queries + 1]; block_columns: rank 1. */
+  const tw_tensor *block_rows, *block_columns;
   /* How the launch shares the device with others; see LaunchOptions in tilewright.hpp. */
   int32_t programmatic_dependent_launch; /* 0 or 1: may start before the launch before it has finished */
   int32_t sm_margin;                     /* multiprocessors left to others */

@@ -58,6 +58,10 @@ struct ForwardArguments {
   /// A tensor for each of the spec's `tensors`, and `bias` [batch, head, q, kv] of q's type for `bias: true`.
   /// Each dimension has its full extent or 1, which is broadcast; any strides, also of the last dimension.
   std::map<std::string, TensorView> tensors;
+  /// `mask.blocks`: which blocks of keys each block of m queries may see, int32 on the device. The numbers of those
+  /// blocks, each once, are block_columns[block_rows[b, h, i]] to block_columns[block_rows[b, h, i + 1] - 1]: from
+  /// low to high is fastest. block_rows: [batch or 1, heads or 1, blocks of queries + 1]; block_columns: rank 1.
+  std::optional<TensorView> block_rows, block_columns;
 };
 
 /// The backward pass: from what the forward pass took and gave, and the gradient of its output, the gradients
