@@ -113,6 +113,9 @@ extern "C" __global__ void __launch_bounds__(threads, blocks_per_sm)
 #pragma unroll 1
   for (; left > 0; --left) {
     const int tile = here.tile(p), row = here.m_tile * block_m;
+    // Nothing derived from the key is kept over the loop: at head dim 128 it would spill for sm_80, at 256
+    // the other way round for sm_90a.
+    const int key = columns_qk <= 128 ? (int)opaque((u32)place.key) : place.key;
     copy_async_wait<0>();
     block_barrier();  // Q and dO are there for all, and all have left the step before
     if (deterministic && tile_to_pass_on >= 0 && thread_index() == 0)
@@ -133,10 +136,10 @@ extern "C" __global__ void __launch_bounds__(threads, blocks_per_sm)
     [[maybe_unused]] float slope[score_rows][2 * score_fragments][4];
     if (with_softcap) cap_scores(scores, slope, p.forward.scale);
     const KeyWalk seen = start_walk(sequence_of(p), Scope{}, row);
-    const int n_tile = place.key / block_n;
+    const int n_tile = key / block_n;
     if (n_tile < seen.full_begin || n_tile >= seen.full_end)
       mask_scores(scores, sequence_of(p), row + score_part.first_row * 16,
-                  place.key + score_part.first_column * 16);
+                  key + score_part.first_column * 16);
     compute_probabilities(scores, rows, p.forward,
                           p.forward.lse + (long long)here.head_index * p.forward.seqlen_q,
                           row + score_part.first_row * 16);
@@ -167,7 +170,7 @@ extern "C" __global__ void __launch_bounds__(threads, blocks_per_sm)
       if (thread_index() == 0) global_wait_for_turn(p.turns + tile, seen.end - 1 - n_tile);
       block_barrier();
     }
-    add_dq(dq, p.dq_sums + (long long)tile * dq_tile_floats);
+    add_dq(dq, dq_start(p.dq_sums + (long long)tile * dq_tile_floats));
     here = next_place(here, tiles);
     if (stages > 1) stage ^= 1;
   }

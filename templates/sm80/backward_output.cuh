@@ -30,12 +30,17 @@ __device__ __forceinline__ void store_gradient(const float (&gradient)[rows][2 *
 
 /// A thread's values of dQ lie in the order of its registers, so that the lanes of a warp touch neighbours:
 /// one by one, or four by four where the GPU adds four at once.
+/// Counted from dq_start. (Where the thread's share is added decides whether ptxas spills: sm_80 wants it in
+/// the pointer, sm_90a in the place.)
 __device__ __forceinline__ int dq_place(int index) {
-  return wide_sums ? (index / 4 * threads + thread_index()) * 4 + index % 4
-                   : index * threads + thread_index();
+  return wide_sums ? (index / 4 * threads + thread_index()) * 4 + index % 4 : index * threads;
 }
 
-/// Adds a part of dQ to the sums of its tile of query rows.
+__device__ __forceinline__ float* dq_start(float* sums) {
+  return wide_sums ? sums : sums + thread_index();
+}
+
+/// Adds a part of dQ to the sums of its tile of query rows, from dq_start on.
 __device__ __forceinline__ void add_dq(const float (&dq)[dq_rows][2 * dq_fragments][4], float* sums) {
 #pragma unroll
   for (int m = 0; m < dq_rows; ++m)
@@ -58,7 +63,7 @@ extern "C" __global__ void __launch_bounds__(threads)
   const int tile = block_index();
   const int head_index = tile / p.forward.m_tiles, row = tile % p.forward.m_tiles * block_m;
   const int batch = head_index / p.forward.heads, head = head_index % p.forward.heads;
-  const float* sums = p.dq_sums + (long long)tile * dq_tile_floats;
+  const float* sums = dq_start(p.dq_sums + (long long)tile * dq_tile_floats);
   float dq[dq_rows][2 * dq_fragments][4];
 #pragma unroll
   for (int m = 0; m < dq_rows; ++m)
