@@ -36,7 +36,7 @@ void tensor_load(unsigned destination, const void* map, unsigned barrier, const 
                  int site);
 void warpgroup_fence(int site);
 void warpgroup_multiply(int n, float* d, const unsigned* a, unsigned descriptor_a, unsigned descriptor_b,
-                        int accumulate, int transposed_b, int element_type, int site);
+                        int accumulate, int transposed, int element_type, int site);
 void warpgroup_commit(int site);
 void warpgroup_wait(int groups_in_flight, int site);
 void set_registers(int count, int increase, int site);

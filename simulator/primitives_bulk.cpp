@@ -93,7 +93,7 @@ void bulk_reduce_add(float* destination, unsigned source, int bytes, int site) {
   const Place place(Primitive::bulk_reduce_add, site);
   check_bulk_bytes(block, bytes, source, destination, place);
   check_copied_bytes(block, "a sum of", source, bytes, place);
-  if (const std::string fault = block.global().add_fault(destination, bytes); !fault.empty()) {
+  if (const std::string fault = block.global().sum_fault(destination, bytes); !fault.empty()) {
     block.fail(place, [&] { return "global memory: " + fault; });
   }
   BulkReduction reduction{.destination = destination, .source = source, .floats = bytes / 4};

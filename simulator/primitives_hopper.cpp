@@ -289,7 +289,7 @@ void warpgroup_fence(int site) {
 }
 
 void warpgroup_multiply(int n, float* d, const unsigned* a, unsigned descriptor_a, unsigned descriptor_b,
-                        int accumulate, int transposed_b, int element_type, int site) {
+                        int accumulate, int transposed, int element_type, int site) {
   Block& block = Block::current();
   const Place place(Primitive::warpgroup_multiply, site);
   check_warpgroup(block, place);
@@ -299,6 +299,12 @@ void warpgroup_multiply(int n, float* d, const unsigned* a, unsigned descriptor_
   if (element_type != 0 && element_type != 1) {
     block.fail(place,
                [&] { return fmt::format("element type {}, expected 0 (fp16) or 1 (bf16)", element_type); });
+  }
+  if (transposed < 0 || transposed > (a ? 1 : 3)) {
+    block.fail(place, [&] {
+      return fmt::format("transposed is {}, expected {}", transposed,
+                         a ? "0 or 1 with A in registers" : "0 to 3");
+    });
   }
   if (!a) check_descriptor(block, "a", descriptor_a, place);
   check_descriptor(block, "b", descriptor_b, place);
@@ -313,7 +319,8 @@ void warpgroup_multiply(int n, float* d, const unsigned* a, unsigned descriptor_
                            a ? 0 : descriptor_a,
                            descriptor_b,
                            accumulate != 0,
-                           transposed_b != 0,
+                           (transposed & 2) != 0,
+                           (transposed & 1) != 0,
                            static_cast<ElementType>(element_type),
                            place};
   if (products.issue(lane, product, {d, a})) return;

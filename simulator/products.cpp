@@ -33,6 +33,12 @@ void load_a(const Product& product, const unsigned* const registers[32], int war
         std::memcpy(&elements[lane / 4 + i % 2 * 8][lane % 4 * 2 + i / 2 * 8], &registers[lane][i], 4);
       }
     }
+  } else if (product.transposed_a) {
+    for (int k = 0; k < 16; ++k) {
+      for (int m = 0; m < 16; ++m) {
+        elements[m][k] = granule(shared, product.a, warp_in_group * 16 + m / 8 * 8, k, true)[m % 8];
+      }
+    }
   } else {
     for (int m = 0; m < 16; ++m) {
       for (int k = 0; k < 16; k += 8) {

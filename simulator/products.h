@@ -17,13 +17,13 @@ namespace tilewright::simulator {
 /// Descriptors are the low words: bits 0-13 the address, bits 16-29 the leading offset, both in units of 16
 /// bytes. In the layouts a row is 128 bytes, rows lie in groups of 8 of 1024 bytes, and bits 4-6 of an
 /// address are XORed with its bits 7-9:
-///   A, and B unless transposed: row m (of A) or n (of B), 64 values of k a row
-///   B transposed: row k, 64 values of n a row; the next 64 columns are the leading offset away
+///   not transposed: row m (of A) or n (of B), 64 values of k a row
+///   transposed: row k, 64 values of m or n a row; of n the next 64 are the leading offset away
 struct Product {
   int n = 0;
   bool a_in_registers = false;
   uint32_t a = 0, b = 0;
-  bool accumulate = false, transposed_b = false;
+  bool accumulate = false, transposed_a = false, transposed_b = false;
   ElementType type = ElementType::fp16;
   Place place;
   bool operator==(const Product&) const = default;
@@ -96,7 +96,7 @@ inline uint32_t swizzled(uint32_t address) {
   return address ^ (address >> 7 & 7) << 4;
 }
 
-/// Address of the granule that holds element `k` of row `mn`, or of B transposed column `mn` of row `k`.
+/// Address of the granule that holds element `k` of row `mn`, or if transposed column `mn` of row `k`.
 inline uint32_t granule_address(uint32_t descriptor, int mn, int k, bool transposed) {
   const uint32_t start = (descriptor & 0x3fff) * 16, leading = (descriptor >> 16 & 0x3fff) * 16;
   return swizzled(transposed ? start + mn / 64 * leading + k / 8 * 1024 + k % 8 * 128 + mn % 64 / 8 * 16
@@ -105,7 +105,11 @@ inline uint32_t granule_address(uint32_t descriptor, int mn, int k, bool transpo
 
 template <class Visit>
 void for_each_granule(const Product& product, int warp_in_group, Visit&& visit) {
-  if (!product.a_in_registers) {
+  if (!product.a_in_registers && product.transposed_a) {
+    for (int k = 0; k < 16; ++k) {
+      for (int m = 0; m < 16; m += 8) visit(granule_address(product.a, warp_in_group * 16 + m, k, true));
+    }
+  } else if (!product.a_in_registers) {
     for (int m = warp_in_group * 16; m < warp_in_group * 16 + 16; ++m) {
       for (int k = 0; k < 16; k += 8) visit(granule_address(product.a, m, k, false));
     }

@@ -63,6 +63,7 @@ struct Setting {
   bool transposed = false;  // B as [k][n], else [n][k]
   bool a_in_registers = false;
   ElementType type = ElementType::bf16;
+  bool a_transposed = false;  // A as [k][m], else [m][k]
 };
 
 /// Operands of one setting, and kernels of one warpgroup that begin with both in shared memory.
@@ -70,11 +71,11 @@ class Products {
  public:
   explicit Products(const Setting& setting)
       : setting_(setting),
-        a_(64, depth, 64, setting.type, 1),
+        a_(64, depth, 64, setting.type, 1),  // m and k are as many
         b_(setting.transposed ? depth : setting.n, setting.transposed ? setting.n : depth,
            setting.transposed ? depth : setting.n, setting.type, 2) {}
 
-  double a(int m, int k) const { return a_.values[m][k]; }
+  double a(int m, int k) const { return setting_.a_transposed ? a_.values[k][m] : a_.values[m][k]; }
   double b(int k, int n) const { return setting_.transposed ? b_.values[k][n] : b_.values[n][k]; }
   double product(int m, int n, int k_end = depth) const {
     double sum = 0;
@@ -111,11 +112,12 @@ class Products {
   /// Step `k` of depth / 16: D (+)= A B over 16 k's.
   void multiply(const SimulatorInterface& simulator, int k, float* d, const unsigned* registers,
                 bool accumulate, int site) const {
-    const unsigned descriptor_a = (a_tile + k * 32) / 16;
+    const unsigned descriptor_a = (a_tile + k * (setting_.a_transposed ? 16 * 128 : 32)) / 16;
     const unsigned descriptor_b =
         setting_.transposed ? (b_tile + k * 16 * 128) / 16 | 64 * 128 / 16 << 16 : (b_tile + k * 32) / 16;
     simulator.warpgroup_multiply(setting_.n, d, registers, descriptor_a, descriptor_b, accumulate,
-                                 setting_.transposed, static_cast<int>(setting_.type), site);
+                                 setting_.transposed + 2 * setting_.a_transposed,
+                                 static_cast<int>(setting_.type), site);
   }
 
   /// The thread's four registers of A's step `k`.
@@ -184,7 +186,9 @@ std::vector<Setting> shapes() {
   for (const int n : {8, 16, 64, 72, 80, 128, 176, 200, 256}) {
     for (const bool transposed : {false, true}) {
       for (const bool a_in_registers : {false, true}) {
-        settings.push_back({n, transposed, a_in_registers, n % 16 ? ElementType::fp16 : ElementType::bf16});
+        const ElementType type = n % 16 ? ElementType::fp16 : ElementType::bf16;
+        settings.push_back({n, transposed, a_in_registers, type});
+        if (!a_in_registers) settings.push_back({n, transposed, false, type, true});
       }
     }
   }
@@ -194,7 +198,7 @@ std::vector<Setting> shapes() {
 INSTANTIATE_TEST_SUITE_P(Hopper, ProductShapes, testing::ValuesIn(shapes()), [](const auto& info) {
   const Setting& setting = info.param;
   return "n" + std::to_string(setting.n) + (setting.transposed ? "_transposed" : "") +
-         (setting.a_in_registers ? "_registers" : "");
+         (setting.a_in_registers ? "_registers" : setting.a_transposed ? "_a_transposed" : "");
 });
 
 // --- asynchronous completion

@@ -39,10 +39,10 @@ struct SimulatorInterface {
   // --- matrix products: d += a * b, one warp; element_type 0 = fp16, 1 = bf16
   void (*matrix_multiply_16x8x16)(float* d, const unsigned* a, unsigned b0, unsigned b1, int element_type, int site);
   // --- products of a warpgroup: wgmma m64 n k16. `a`: 4 registers, null: shared memory. Descriptors: low words, the high word
-  // is 0x40000040. `transposed_b`: b's rows run along k
+  // is 0x40000040. `transposed`: 1: b's rows run along n, 2: a's along m, 3: both
   void (*warpgroup_fence)(int site);
   void (*warpgroup_multiply)(int n, float* d, const unsigned* a, unsigned descriptor_a, unsigned descriptor_b, int accumulate,
-                             int transposed_b, int element_type, int site);
+                             int transposed, int element_type, int site);
   void (*warpgroup_commit)(int site);
   void (*warpgroup_wait)(int groups_in_flight, int site);
   void (*set_registers)(int count, int increase, int site);  // setmaxnreg
