@@ -208,6 +208,7 @@ Json as_json(const Options& options, const Explanation& e) {
                  {"stages", e.schedule.stages},
                  {"query_in_registers", e.schedule.query_in_registers},
                  {"ping_pong", e.schedule.ping_pong},
+                 {"order", order_name(e.schedule)},
                  {"from", name_of(e.decision.source)},
                  {"reason", e.decision.reason},
                  {"skipped_records", e.decision.skipped}}},

@@ -8,11 +8,11 @@
 namespace tilewright::cli {
 namespace {
 
-Json axes_json(const Target& target) {
+Json axes_json(Pass pass, const Target& target) {
   Json list = Json::array();
   for (Family family : {Family::sm90, Family::sm80}) {
     if (family == Family::sm90 && !target.wgmma) continue;
-    for (const ScheduleAxis& axis : schedule_axes(family))
+    for (const ScheduleAxis& axis : schedule_axes(pass, family))
       list.push_back({{"family", name_of(family)},
                       {"name", axis.name},
                       {"meaning", axis.meaning},
@@ -87,7 +87,7 @@ void print_dry_run(const TuneJob& job, const Target& target, const TuneSettings&
     refused.push_back({{"count", points.count}, {"reason", reason}, {"example", points.example}});
   list.push_back({{"spec", job.title},
                   {"target", target.name},
-                  {"axes", axes_json(target)},
+                  {"axes", axes_json(job.spec.pass, target)},
                   {"points", space.points},
                   {"legal", space.legal.size()},
                   {"refused", refused},

@@ -45,6 +45,7 @@ int64_t section_heads(const AttentionSpec& spec, const LaunchShape& shape) {
 }  // namespace
 
 int dq_tile_floats(const AttentionSpec& spec, const Schedule& schedule) {
+  if (schedule.family == Family::sm90) return sm90_backward::dq_tile_floats(spec, schedule);
   return schedule.threads() * sm80_backward::warp_grids(spec, schedule).dq.registers();
 }
 

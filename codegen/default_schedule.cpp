@@ -1,4 +1,5 @@
 // The default rule: a schedule for any spec and target without a measurement.
+#include "codegen/backward_order.h"
 #include "codegen/error.h"
 #include "codegen/families.h"
 
@@ -33,7 +34,9 @@ Schedule merged(const BlockRequest& blocks, Schedule base) {
   base.block_m = blocks.m.value_or(base.block_m);
   base.block_n = blocks.n.value_or(base.block_n);
   base.stages = blocks.stages.value_or(base.stages);
-  if (base.family == Family::sm90) base.warps = 4 * (base.consumers() + 1);
+  const bool has_order = base.order >= 0 || blocks.order;  // sm90, backward
+  if (has_order) base.order = blocks.order ? order_number(*blocks.order) : sm90_backward::default_order(base);
+  if (base.family == Family::sm90) base.warps = has_order ? sm90_backward::warps : 4 * (base.consumers() + 1);
   base.warps = blocks.warps.value_or(base.warps);
   base.query_in_registers = blocks.query_in_registers.value_or(base.query_in_registers);
   base.ping_pong = blocks.ping_pong.value_or(base.ping_pong && base.block_m > 64);
@@ -52,12 +55,17 @@ Schedule nearest_legal(const AttentionSpec& spec, const Schedule& wanted, const 
     return steps;
   };
   const bool hopper = wanted.family == Family::sm90;
+  const bool backward_hopper = hopper && spec.pass == Pass::backward;
   for (int m = 16; m <= 256; m *= 2)
     for (int n = 16; n <= 256; n *= 2)
       for (int stages = 1; stages <= 8; ++stages)
         for (int warps = hopper ? 4 * (m / 64 + 1) : 1; warps <= 16; warps *= 2)
           for (bool flag : {false, true}) {
-            const Schedule candidate{wanted.family, m, n, warps, stages, !hopper && flag, hopper && flag};
+            Schedule candidate{wanted.family, m, n, warps, stages, !hopper && flag, hopper && flag};
+            if (backward_hopper) {
+              candidate.warps = sm90_backward::warps;
+              candidate.order = sm90_backward::default_order(candidate);
+            }
             if (!illegal_because(spec, candidate, target).empty()) continue;
             const int distance = 4 * halvings(m, wanted.block_m) + 4 * halvings(n, wanted.block_n) +
                                  3 * halvings(stages, wanted.stages) + 2 * halvings(warps, wanted.warps) +
@@ -89,7 +97,9 @@ Schedule choose_schedule(const AttentionSpec& spec, const Target& target, const 
 BlockRequest request_for(const Schedule& schedule) {
   BlockRequest blocks{
       .family = schedule.family, .m = schedule.block_m, .n = schedule.block_n, .stages = schedule.stages};
-  if (schedule.family == Family::sm90) {
+  if (schedule.order >= 0) {
+    blocks.order = order_name(schedule);
+  } else if (schedule.family == Family::sm90) {
     blocks.ping_pong = schedule.ping_pong;
   } else {
     blocks.warps = schedule.warps;
@@ -99,8 +109,7 @@ BlockRequest request_for(const Schedule& schedule) {
 }
 
 Schedule schedule_of(const BlockRequest& blocks) {
-  const Schedule schedule =
-      merged(blocks, Schedule{.family = blocks.family.value_or(Family::sm80)});
+  const Schedule schedule = merged(blocks, Schedule{.family = blocks.family.value_or(Family::sm80)});
   if (request_for(schedule) == blocks) return schedule;
   throw Error(ErrorKind::spec, "the blocks " + canonical_form(blocks) +
                                    " leave something open; expected all of " +
@@ -109,7 +118,13 @@ Schedule schedule_of(const BlockRequest& blocks) {
 
 std::string schedule_reason(const AttentionSpec& spec, const Schedule& schedule, const Target& target) {
   if (spec.blocks != BlockRequest{}) return "given by the spec's own blocks";
-  return "default rule: " + family_rules(spec.pass, schedule.family)->reason(spec, schedule, target);
+  std::string reason =
+      "default rule: " + family_rules(spec.pass, schedule.family)->reason(spec, schedule, target);
+  // Where the target has a faster family, what keeps it from serving.
+  if (spec.pass == Pass::backward && schedule.family == Family::sm80 && target.wgmma)
+    for (const Schedule& other : sm90_backward::preferred(spec, target, long_bucket()))
+      reason += "; not sm90: " + joined(sm90_backward::illegal_because(spec, other, target));
+  return reason;
 }
 
 }  // namespace tilewright

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <deque>
 #include <map>
 #include <unordered_map>
 
@@ -273,8 +274,16 @@ Source emit(const AttentionSpec& spec, const Schedule& schedule, const Target& t
   add_file("primitives/primitives.cuh");
   add_file(spec.dtype.q == DataType::bf16 ? "primitives/element_bf16.cuh" : "primitives/element_fp16.cuh");
   std::vector<TemplateItem> products;
+  std::deque<GeneratedPart> generated;
   if (backward) {
-    for (std::string_view file : backward_files(schedule.family)) add_file(file);
+    for (std::string_view file : backward_files(schedule.family)) {
+      if (!file.starts_with("generated/")) {
+        add_file(file);
+        continue;
+      }
+      const GeneratedPart& part = generated.emplace_back(generated_part(file, spec, schedule, backend));
+      sections.push_back({part.title, &part.items});
+    }
   } else {
     if (hopper) {
       add_file("sm90/parameters.cuh");

@@ -1,12 +1,16 @@
 #include "codegen/emit_backward.h"
 
+#include "codegen/backward_order.h"
 #include "codegen/backward_plan.h"
+#include "codegen/backward_products.h"
+#include "codegen/error.h"
 #include "codegen/families.h"
 
 namespace tilewright {
 namespace {
 
 constexpr int prepare_threads = 128;  // templates/backward_prepare.cuh
+constexpr int sm90_finish_threads = 256;
 
 void add_sm80_constants(Constants& constants, const AttentionSpec& spec, const Schedule& schedule,
                         const Target& target) {
@@ -24,16 +28,58 @@ void add_sm80_constants(Constants& constants, const AttentionSpec& spec, const S
   constants.add_bool("wide_sums", target.major >= 9);  // red.v4.f32
 }
 
+void add_sm90_constants(Constants& constants, const AttentionSpec& spec, const Schedule& schedule) {
+  const bool splits_columns = sm90_backward::splits_columns(schedule);
+  const BackwardOrder& order = backward_orders()[schedule.order];
+  constants.add_bool("splits_columns", splits_columns);
+  constants.add_int("score_rows", splits_columns ? schedule.block_m / 2 : schedule.block_m);
+  constants.add_int("dv_columns", sm90_backward::dv_columns(spec, schedule));
+  constants.add_int("dk_columns", sm90_backward::dk_columns(spec, schedule));
+  constants.add_int("dq_columns", sm90_backward::dq_columns(spec, schedule));
+  constants.add_bool("first_differs", first_block_differs(order));
+  constants.add_bool("last_differs", last_block_differs(order));
+  constants.add_bool("with_turns", has_step(order, "take"));
+  constants.add_int("producer_registers", sm90_backward::producer_registers(schedule));
+  constants.add_int("consumer_registers", sm90_backward::consumer_registers(schedule));
+  constants.add_int("finish_threads", sm90_finish_threads);
+}
+
 }  // namespace
 
 void add_backward_constants(Constants& constants, const AttentionSpec& spec, const Schedule& schedule,
                             const Target& target) {
   constants.add_bool("deterministic", spec.deterministic);
   constants.add_int("dq_tile_floats", dq_tile_floats(spec, schedule));
-  add_sm80_constants(constants, spec, schedule, target);
+  constants.add_bool("shifts_enormous_lse", schedule.family == Family::sm90);
+  if (schedule.family == Family::sm90)
+    add_sm90_constants(constants, spec, schedule);
+  else
+    add_sm80_constants(constants, spec, schedule, target);
 }
 
-std::vector<std::string_view> backward_files(Family) {
+std::vector<std::string_view> backward_files(Family family) {
+  if (family == Family::sm90)
+    return {"sm90/parameters.cuh",
+            "sm90/backward_parameters.cuh",
+            "primitives/words.cuh",
+            "primitives/sm90.cuh",
+            "primitives/sm90_bulk.cuh",
+            "generated/products",
+            "visibility.cuh",
+            "no_expressions.cuh",
+            "backward_visibility.cuh",
+            "quad.cuh",
+            "backward_prepare.cuh",
+            "sm90/ring.cuh",
+            "sm90/backward_layout.cuh",
+            "sm90/backward_tiles.cuh",
+            "sm90/backward_producer.cuh",
+            "sm90/backward_scores.cuh",
+            "sm90/backward_output.cuh",
+            "sm90/backward_consumer.cuh",
+            "generated/order",
+            "sm90/backward_tile.cuh",
+            "sm90/backward.cuh"};
   return {"primitives/words.cuh",
           "expression_values.cuh",
           "expression_ranges.cuh",
@@ -52,9 +98,20 @@ std::vector<std::string_view> backward_files(Family) {
           "sm80/backward.cuh"};
 }
 
+GeneratedPart generated_part(std::string_view name, const AttentionSpec& spec, const Schedule& schedule,
+                             Backend backend) {
+  if (name == "generated/products")
+    return {"The matrix products in this kernel's shape", backward_products(spec, schedule, backend)};
+  if (name == "generated/order")
+    return {"A block of query rows, its products in this schedule's order",
+            parse_template(backward_loop(backward_orders()[schedule.order]), backend)};
+  throw Error(ErrorKind::internal, "no part " + std::string(name));
+}
+
 void add_backward_kernels(Source& source, const Schedule& schedule) {
   source.before = EntryPoint{"attention_backward_prepare", prepare_threads, 0};
-  source.after = EntryPoint{"attention_backward_finish", schedule.threads(), 0};
+  source.after = EntryPoint{"attention_backward_finish",
+                            schedule.family == Family::sm90 ? sm90_finish_threads : schedule.threads(), 0};
 }
 
 }  // namespace tilewright

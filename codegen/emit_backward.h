@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "codegen/emit.h"
+#include "codegen/template_items.h"
 
 namespace tilewright {
 
@@ -25,8 +26,17 @@ struct Constants {
 void add_backward_constants(Constants& constants, const AttentionSpec& spec, const Schedule& schedule,
                             const Target& target);
 
-/// The family's template files, in the order in which they are printed, without the parameters.
+/// The family's template files, in the order in which they are printed, without the parameters. Names that
+/// begin with "generated/" are parts that have no file.
 std::vector<std::string_view> backward_files(Family family);
+
+/// A part without a file, and what its section is called.
+struct GeneratedPart {
+  std::string_view title;
+  std::vector<TemplateItem> items;
+};
+GeneratedPart generated_part(std::string_view name, const AttentionSpec& spec, const Schedule& schedule,
+                             Backend backend);
 
 /// Names the kernels before and after the main one.
 void add_backward_kernels(Source& source, const Schedule& schedule);

@@ -79,4 +79,28 @@ int consumer_registers(int consumers);
 int producer_registers(int consumers);
 }  // namespace sm90
 
+/// The backward pass of the sm90 family: two consumers.
+namespace sm90_backward {
+Resources resources(const AttentionSpec& spec, const Schedule& schedule, const Target& target);
+std::vector<std::string> illegal_because(const AttentionSpec& spec, const Schedule& schedule,
+                                         const Target& target);
+std::vector<Schedule> preferred(const AttentionSpec& spec, const Target& target, const ShapeBucket& bucket);
+std::string reason(const AttentionSpec& spec, const Schedule& schedule, const Target& target);
+/// The consumers share a tile of 64 keys, each with half of the columns of dK and dV; else each has 64 keys.
+bool splits_columns(const Schedule& schedule);
+/// The order of products where none is asked for.
+int default_order(const Schedule& schedule);
+constexpr int warps = 12;  // two consumers and the producer
+/// Columns of dV, dK and dQ that one consumer computes. Where each has its own keys, both share dQ: of 64
+/// query rows the columns, of 128 the rows.
+int dv_columns(const AttentionSpec& spec, const Schedule& schedule);
+int dk_columns(const AttentionSpec& spec, const Schedule& schedule);
+int dq_columns(const AttentionSpec& spec, const Schedule& schedule);
+/// Floats that a tile of query rows takes in the workspace.
+int dq_tile_floats(const AttentionSpec& spec, const Schedule& schedule);
+/// Of a consumer thread and of a producer thread, after they have traded (setmaxnreg).
+int consumer_registers(const Schedule& schedule);
+int producer_registers(const Schedule& schedule);
+}  // namespace sm90_backward
+
 }  // namespace tilewright

@@ -50,6 +50,7 @@ std::vector<std::string> illegal_because(const AttentionSpec& spec, const Schedu
   sizes = refusals.in_range("n", schedule.block_n, 16, 256) && sizes;
   sizes = refusals.in_range("warps", schedule.warps, 1, 16) && sizes;
   sizes = refusals.in_range("stages", schedule.stages, 1, 8) && sizes;
+  if (schedule.order >= 0) refusals.add("blocks.order is an axis of the sm90 family's backward pass alone");
   if (schedule.ping_pong) refusals.add("blocks.ping_pong is an axis of the sm90 family alone");
   if (!sizes) return refusals.take();
   if (schedule.block_n % 16 != 0)

@@ -60,6 +60,7 @@ std::vector<std::string> illegal_because(const AttentionSpec& spec, const Schedu
   bool sizes = refusals.in_range("m", schedule.block_m, 64, 192);
   sizes = refusals.in_range("n", schedule.block_n, 16, 256) && sizes;
   sizes = refusals.in_range("stages", schedule.stages, 1, 8) && sizes;
+  if (schedule.order >= 0) refusals.add("blocks.order is an axis of the backward pass alone");
   if (schedule.query_in_registers)
     refusals.add("blocks.query_in_registers is an axis of the sm80 family alone");
   if (!sizes) return refusals.take();

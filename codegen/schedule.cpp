@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "codegen/backward_order.h"
 #include "codegen/families.h"
 
 namespace tilewright {
@@ -20,7 +21,9 @@ const FamilyRules* family_rules(Pass pass, Family family) {
                                             sm90::reason};
   static constexpr FamilyRules backward_sm80{sm80_backward::resources, sm80_backward::illegal_because,
                                              sm80_backward::preferred, sm80_backward::reason};
-  if (pass == Pass::backward) return family == Family::sm80 ? &backward_sm80 : nullptr;
+  static constexpr FamilyRules backward_sm90{sm90_backward::resources, sm90_backward::illegal_because,
+                                             sm90_backward::preferred, sm90_backward::reason};
+  if (pass == Pass::backward) return family == Family::sm80 ? &backward_sm80 : &backward_sm90;
   return family == Family::sm80 ? &forward_sm80 : &forward_sm90;
 }
 
@@ -111,11 +114,16 @@ Schedule schedule_for(const AttentionSpec& spec, const Target& target, const Lau
   return choose_schedule(spec, target, bucket_of(shape));
 }
 
+std::string_view order_name(const Schedule& schedule) {
+  return schedule.order < 0 ? "" : backward_orders()[schedule.order].name;
+}
+
 std::string describe(const Schedule& schedule) {
   return std::string(name_of(schedule.family)) + ", m " + std::to_string(schedule.block_m) + ", n " +
          std::to_string(schedule.block_n) + ", warps " + std::to_string(schedule.warps) + ", stages " +
          std::to_string(schedule.stages) + (schedule.query_in_registers ? ", query in registers" : "") +
-         (schedule.ping_pong ? ", ping-pong" : "");
+         (schedule.ping_pong ? ", ping-pong" : "") +
+         (schedule.order >= 0 ? ", order " + std::string(order_name(schedule)) : "");
 }
 
 }  // namespace tilewright

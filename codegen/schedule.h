@@ -20,11 +20,15 @@ struct Schedule {
   int stages = 0;                   // pairs of K and V tiles in shared memory at once; 1: K and V take turns
   bool query_in_registers = false;  // sm80: Q fragments are read once instead of once per K tile
   bool ping_pong = false;  // sm90: consumers take turns, products of one under the softmax of the other
+  int order = -1;          // sm90, backward: of a block's products, a number of backward_orders(); -1: none
   bool operator==(const Schedule&) const = default;
 
   int threads() const { return 32 * warps; }
   int consumers() const { return block_m / 64; }  // sm90
 };
+
+/// The name of its order; "" for none.
+std::string_view order_name(const Schedule& schedule);
 
 /// What one block of a schedule takes, by calculation (the compiler's own figures are in CompileReport).
 struct Resources {

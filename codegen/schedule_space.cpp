@@ -1,5 +1,10 @@
 #include "codegen/schedule_space.h"
 
+#include <numeric>
+
+#include "codegen/backward_order.h"
+#include "codegen/families.h"
+
 namespace tilewright {
 namespace {
 
@@ -36,6 +41,11 @@ const ScheduleAxis sm80_axes[] = {
     {"query_in_registers", "Q fragments are read once", {0, 1}, set_query_in_registers},
 };
 
+void set_order(Schedule& schedule, int value) {
+  schedule.order = value;
+  schedule.warps = sm90_backward::warps;
+}
+
 const ScheduleAxis sm90_axes[] = {
     {"m", "query rows of a tile; a consumer warpgroup for each 64", {64, 128, 192}, set_consumers_m},
     {"n", "keys of a tile", {32, 48, 64, 80, 96, 112, 128, 144, 160, 176, 192, 208, 224, 240, 256}, set_n},
@@ -69,9 +79,20 @@ void enumerate(const AttentionSpec& spec, const Target& target, std::span<const 
 
 }  // namespace
 
-std::span<const ScheduleAxis> schedule_axes(Family family) {
-  if (family == Family::sm90) return sm90_axes;
-  return sm80_axes;
+std::span<const ScheduleAxis> schedule_axes(Pass pass, Family family) {
+  if (family == Family::sm80) return sm80_axes;
+  if (pass != Pass::backward) return sm90_axes;
+  static const std::vector<ScheduleAxis> sm90_backward_axes = [] {
+    std::vector<int> orders(backward_orders().size());
+    std::iota(orders.begin(), orders.end(), 0);
+    return std::vector<ScheduleAxis>{
+        {"m", "query rows of a block", {64, 128}, set_m},
+        {"n", "keys of a tile; 64: the consumers share them", {64, 128}, set_n},
+        {"stages", "blocks of Q and dO in shared memory", {1, 2, 3}, set_stages},
+        {"order", "of a block's products, by number", orders, set_order},
+    };
+  }();
+  return sm90_backward_axes;
 }
 
 ScheduleSpace schedule_space(const AttentionSpec& spec, const Target& target) {
@@ -79,7 +100,7 @@ ScheduleSpace schedule_space(const AttentionSpec& spec, const Target& target) {
   if (!unsupported_because(spec, target).empty()) return space;
   for (Family family : {Family::sm90, Family::sm80}) {
     if (family == Family::sm90 && !target.wgmma) continue;
-    enumerate(spec, target, schedule_axes(family), Schedule{.family = family}, space);
+    enumerate(spec, target, schedule_axes(spec.pass, family), Schedule{.family = family}, space);
   }
   return space;
 }

@@ -22,8 +22,8 @@ struct ScheduleAxis {
   void (*set)(Schedule& schedule, int value);
 };
 
-/// The axes of a family. What follows from others (the warps of an sm90 block) is no axis.
-std::span<const ScheduleAxis> schedule_axes(Family family);
+/// The axes of a family's pass. What follows from others (the warps of an sm90 block) is no axis.
+std::span<const ScheduleAxis> schedule_axes(Pass pass, Family family);
 
 /// Points that cannot run, by the first reason of each. A reason's class is its text with # for every number.
 struct RefusedPoints {

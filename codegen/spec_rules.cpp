@@ -1,11 +1,14 @@
 #include "codegen/spec_rules.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <charconv>
 #include <cmath>
 
+#include "codegen/backward_order.h"
+#include "codegen/nearest.h"
 #include "codegen/spec_expressions.h"
 #include "codegen/spec_yaml.h"
 
@@ -38,6 +41,15 @@ void check_dtype(Problems& problems, std::string_view field, DataType type) {
   if (std::find(spec_data_types.begin(), spec_data_types.end(), type) != spec_data_types.end()) return;
   problems.add(SpecProblem{std::string(field), fmt::format("{}: {} is not valid", field, name_of(type)),
                            "one of fp16, bf16, e4m3, e5m2", ""});
+}
+
+void check_order(Problems& problems, const std::optional<std::string>& order) {
+  if (!order || order_number(*order) >= 0) return;
+  std::vector<std::string_view> names;
+  for (const BackwardOrder& known : backward_orders()) names.push_back(known.name);
+  problems.add(SpecProblem{"blocks.order", fmt::format("blocks.order: {} is not valid", *order),
+                           fmt::format("one of {}", fmt::join(names, ", ")),
+                           std::string(nearest(*order, names))});
 }
 
 void check_window_side(Problems& problems, int64_t side) {
@@ -147,6 +159,7 @@ std::vector<SpecProblem> find_problems(const AttentionSpec& spec) {
   problems.check_if_given(block_n_rule, spec.blocks.n);
   problems.check_if_given(block_stages_rule, spec.blocks.stages);
   problems.check_if_given(block_warps_rule, spec.blocks.warps);
+  check_order(problems, spec.blocks.order);
   problems.check_if_given(softmax_scale_rule, spec.softmax_scale);
   if (spec.softmax_scale && spec.softmax_scale_at_launch) {
     problems.add(

@@ -21,8 +21,8 @@ inline constexpr std::array<std::string_view, 2> head_dim_keys = {"qk", "v"};
 inline constexpr std::array<std::string_view, 3> dtype_keys = {"q", "kv", "out"};
 inline constexpr std::array<std::string_view, 3> mask_keys = {"window", "blocks", "with"};
 inline constexpr std::array<std::string_view, 2> mask_block_keys = {"m", "n"};
-inline constexpr std::array<std::string_view, 7> block_keys = {
-    "family", "m", "n", "stages", "warps", "query_in_registers", "ping_pong"};
+inline constexpr std::array<std::string_view, 8> block_keys = {
+    "family", "m", "n", "stages", "warps", "query_in_registers", "ping_pong", "order"};
 
 /// A spec's element types; fp32 is for LSE alone.
 inline constexpr std::array<DataType, 4> spec_data_types = {DataType::fp16, DataType::bf16, DataType::e4m3,

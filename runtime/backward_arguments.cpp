@@ -90,6 +90,13 @@ PreparedBackward prepare_backward(const AttentionSpec& spec, const Schedule& sch
       .key_blocks = static_cast<int>(launch.plan.key_blocks),
       .section_heads = static_cast<int>(launch.plan.section_heads),
   };
+  if (schedule.family == Family::sm90 && launch.plan.key_blocks > 0) {
+    void* const stand_in = arguments.k.data;
+    launch.q_map = describe_tensor_map(spec, "q", arguments.q, schedule.block_m, stand_in);
+    launch.k_map = describe_tensor_map(spec, "k", arguments.k, schedule.block_n, stand_in);
+    launch.v_map = describe_tensor_map(spec, "v", arguments.v, schedule.block_n, stand_in);
+    launch.d_out_map = describe_tensor_map(spec, "d_out", arguments.d_out, schedule.block_m, stand_in);
+  }
   return launch;
 }
 

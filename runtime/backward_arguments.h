@@ -20,7 +20,20 @@ void check_arguments(const AttentionSpec& spec, const BackwardArguments& argumen
 struct PreparedBackward {
   BackwardPlan plan;
   BackwardParameters parameters;
+  TensorMapRequest q_map, k_map, v_map, d_out_map;  // sm90, if there are tiles of keys
 };
+
+/// The parameters of the sm90 family's main kernel, the maps as `encode` makes them of their requests.
+template <typename Encode>
+HopperBackwardParameters hopper_parameters(const PreparedBackward& launch, int* counters,
+                                           const Encode& encode) {
+  return {.q_map = encode(launch.q_map),
+          .k_map = encode(launch.k_map),
+          .v_map = encode(launch.v_map),
+          .d_out_map = encode(launch.d_out_map),
+          .backward = launch.parameters,
+          .counters = counters};
+}
 
 /// Checks, plans and fills in. Allocates nothing. Throws Error(usage), also for a workspace that is too
 /// small.

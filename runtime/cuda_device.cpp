@@ -91,7 +91,7 @@ class CudaExecutable final : public Executable {
     Current current(*context_);
     if (family_ == Family::sm90) {
       // One block fills a multiprocessor: more of them would queue up.
-      int* const counters = tiles_to_share(launch.plan, blocks)
+      int* const counters = tiles_to_share(launch.plan.tiles, blocks)
                                 ? counters_->counters_for(static_cast<CUstream>(stream))
                                 : nullptr;
       const HopperForwardParameters parameters = hopper_parameters(launch, counters, encode_tensor_map);
@@ -106,7 +106,15 @@ class CudaExecutable final : public Executable {
   void launch(Stream stream, const PreparedBackward& launch, const BackwardArguments&) const override {
     Current current(*context_);
     start(stream, before_, launch.plan.query_blocks, &launch.parameters, nullptr, false);
-    start(stream, main_, launch.plan.key_blocks, &launch.parameters, nullptr, false);
+    if (family_ == Family::sm90 && launch.plan.key_blocks > 0) {
+      int* const counters = tiles_to_share(launch.plan.key_blocks, multiprocessors_)
+                                ? counters_->counters_for(static_cast<CUstream>(stream))
+                                : nullptr;
+      const HopperBackwardParameters parameters = hopper_parameters(launch, counters, encode_tensor_map);
+      start(stream, main_, counters ? multiprocessors_ : launch.plan.key_blocks, &parameters, nullptr, false);
+    } else {
+      start(stream, main_, launch.plan.key_blocks, &launch.parameters, nullptr, false);
+    }
     start(stream, after_, launch.plan.query_blocks, &launch.parameters, nullptr, false);
   }
 

@@ -11,4 +11,6 @@ namespace tilewright {
 #include "templates/expression_parameters.cuh"
 #include "templates/sm90/parameters.cuh"
 
+#include "templates/sm90/backward_parameters.cuh"
+
 }  // namespace tilewright

@@ -55,17 +55,10 @@ class SimulatorExecutable final : public Executable {
     int counters[2] = {0, 0};
     if (family_ == Family::sm90) {
       // The latest seed also stands for launches that get no counters: a block for each tile.
-      const bool share = options_.seed != 1 && tiles_to_share(launch.plan, blocks);
+      const bool share = options_.seed != 1 && tiles_to_share(launch.plan.tiles, blocks);
       hopper = hopper_parameters(launch, share ? counters : nullptr, simulated_tensor_map);
       run.parameters = &hopper;
-      if (share) {
-        run.grid = blocks;
-        run.buffers.push_back({.data = counters,
-                               .bytes = sizeof counters,
-                               .name = "counters",
-                               .writable = true,
-                               .counters = true});
-      }
+      if (share) share_tiles(run, counters, blocks);
     }
     const void* const both[] = {run.parameters, launch.expressions.bytes};
     if (takes_expressions_) run.parameters = both;
@@ -86,10 +79,7 @@ class SimulatorExecutable final : public Executable {
       run.buffers.push_back({.data = span.begin, .bytes = span.bytes, .name = name});
     }
     run_or_throw(run);
-    if (counters[0] != 0 || counters[1] != 0)
-      throw Error(ErrorKind::device, "the simulator found a fault: the kernel left its counters at " +
-                                         std::to_string(counters[0]) + " and " + std::to_string(counters[1]) +
-                                         ", expected 0 and 0");
+    check_counters(counters);
   }
 
   // Each kernel sees of the workspace what it may read and what it writes.
@@ -121,6 +111,14 @@ class SimulatorExecutable final : public Executable {
     run_or_throw(before);
 
     simulator::Launch run = main_launch(launch.plan.key_blocks, parameters);
+    HopperBackwardParameters hopper;
+    int counters[2] = {0, 0};
+    if (family_ == Family::sm90 && launch.plan.key_blocks > 0) {
+      const bool share = options_.seed != 1 && tiles_to_share(launch.plan.key_blocks, multiprocessors);
+      hopper = hopper_parameters(launch, share ? counters : nullptr, simulated_tensor_map);
+      run.parameters = &hopper;
+      if (share) share_tiles(run, counters, multiprocessors);
+    }
     add_buffer(run, "q", arguments.q, false);
     add_buffer(run, "k", arguments.k, false);
     add_buffer(run, "v", arguments.v, false);
@@ -136,6 +134,7 @@ class SimulatorExecutable final : public Executable {
       turns->writable = turns->counters = true;
     }
     run_or_throw(run);
+    check_counters(counters);
 
     simulator::Launch after = launch_of(*source_.after, kernel_.after, launch.plan.query_blocks, parameters);
     add_part(after, "dq_sums", parts.dq_sums, parts.lse_log2);
@@ -163,6 +162,19 @@ class SimulatorExecutable final : public Executable {
   simulator::Launch main_launch(int64_t grid, const void* parameters) const {
     return launch_of({source_.kernel_name, source_.threads, source_.shared_memory}, kernel_.thunk, grid,
                      parameters);
+  }
+
+  static void share_tiles(simulator::Launch& run, int (&counters)[2], int blocks) {
+    run.grid = blocks;
+    run.buffers.push_back(
+        {.data = counters, .bytes = sizeof counters, .name = "counters", .writable = true, .counters = true});
+  }
+
+  static void check_counters(const int (&counters)[2]) {
+    if (counters[0] == 0 && counters[1] == 0) return;
+    throw Error(ErrorKind::device, "the simulator found a fault: the kernel left its counters at " +
+                                       std::to_string(counters[0]) + " and " + std::to_string(counters[1]) +
+                                       ", expected 0 and 0");
   }
 
   void run_or_throw(const simulator::Launch& run) const {

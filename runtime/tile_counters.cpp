@@ -65,8 +65,8 @@ int blocks_to_share_tiles(int multiprocessors, const LaunchOptions& options) {
   return multiprocessors - options.sm_margin;
 }
 
-bool tiles_to_share(const LaunchPlan& plan, int blocks) {
-  return plan.tiles > blocks && plan.tiles <= INT32_MAX - blocks;
+bool tiles_to_share(int64_t tiles, int blocks) {
+  return tiles > blocks && tiles <= INT32_MAX - blocks;
 }
 
 }  // namespace tilewright

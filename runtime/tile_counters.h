@@ -49,6 +49,6 @@ int blocks_to_share_tiles(int multiprocessors, const LaunchOptions& options);
 
 /// Whether blocks have tiles to share: more of them than `blocks`, and no number of a tile (they are drawn up
 /// to `blocks` beyond the last) that passes 2^31 - 1.
-bool tiles_to_share(const LaunchPlan& plan, int blocks);
+bool tiles_to_share(int64_t tiles, int blocks);
 
 }  // namespace tilewright

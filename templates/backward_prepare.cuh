@@ -18,6 +18,13 @@ __device__ __forceinline__ float dot_8(const u16* a, const u16* b) {
   return sum;
 }
 
+/// Where the rounding of an LSE could make probabilities overflow, far beyond sense, they become 0 instead.
+__device__ __forceinline__ float shifted_if_enormous(float lse_log2) {
+  constexpr float enormous = 268435456.0f, more_than_rounding = 1.0f / 1048576.0f;
+  const float size = absolute(lse_log2);
+  return size > enormous ? lse_log2 + size * more_than_rounding : lse_log2;
+}
+
 extern "C" __global__ void __launch_bounds__(prepare_threads)
     attention_backward_prepare(const __grid_constant__ BackwardParameters p) {
   const int tile = block_index(), lane = thread_index() % lanes_per_row;
@@ -45,7 +52,9 @@ extern "C" __global__ void __launch_bounds__(prepare_threads)
       const float lse = live ? global_load_float(p.forward.lse + first_of_head + i) : minus_infinity;
       if (with_lse && live && p.d_lse) sum -= global_load_float(p.d_lse + first_of_head + i);
       const long long to = (long long)tile * block_m + i;
-      global_store_float(p.lse_log2 + to, lse == minus_infinity ? -minus_infinity : lse * log2_e);
+      float lse_log2 = lse == minus_infinity ? -minus_infinity : lse * log2_e;
+      if (shifts_enormous_lse) lse_log2 = shifted_if_enormous(lse_log2);
+      global_store_float(p.lse_log2 + to, lse_log2);
       global_store_float(p.row_terms + to, sum);
     }
   }

@@ -62,7 +62,7 @@ TEST(TilesToShare, MoreThanBlocksAndCountable) {
   for (const auto& [tiles, shared] : cases) {
     LaunchPlan plan;
     plan.tiles = tiles;
-    EXPECT_EQ(tiles_to_share(plan, 132), shared) << tiles;
+    EXPECT_EQ(tiles_to_share(plan.tiles, 132), shared) << tiles;
   }
 }
 

@@ -22,7 +22,7 @@ TestLaunch launch(std::vector<Buffer> buffers, uint64_t seed = 0, int warps = 1)
 }
 
 Buffer sums(Floats& floats) {
-  return {.data = &floats, .bytes = sizeof floats, .name = "sums", .writable = true, .counters = true};
+  return {.data = &floats, .bytes = sizeof floats, .name = "sums", .sums = true};
 }
 
 TEST(StoreMatrix, PutsEveryElementWhereTheManualSays) {
@@ -168,7 +168,7 @@ TEST(BulkCopies, FaultsOfOneCall) {
   fault([&](const auto& s) { s.bulk_reduce_add(to.values + 1, tile, 32, 5); }, {"misaligned", "of 16"});
   fault([&](const auto& s) { s.bulk_reduce_add(to.values, shared_bytes - 16, 32, 5); },
         {"out of bounds", "a sum of 32 bytes"});
-  fault([&](const auto& s) { s.bulk_reduce_add(read_only, tile, 32, 5); }, {"\"from\"", "may only read"});
+  fault([&](const auto& s) { s.bulk_reduce_add(read_only, tile, 32, 5); }, {"\"from\"", "does not hold sums"});
   fault([&](const auto& s) { s.bulk_reduce_add(to.values, tile + 512, 32, 5); }, {"nobody has written"});
   fault([&](const auto& s) { s.bulk_load(tile, from.values + 252, 32, barrier, 5); }, {"past its end"});
   fault([&](const auto& s) { s.bulk_load(barrier, from.values, 32, barrier, 5); }, {"covers the barrier"});

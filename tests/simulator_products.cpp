@@ -198,7 +198,9 @@ std::vector<Setting> shapes() {
 INSTANTIATE_TEST_SUITE_P(Hopper, ProductShapes, testing::ValuesIn(shapes()), [](const auto& info) {
   const Setting& setting = info.param;
   return "n" + std::to_string(setting.n) + (setting.transposed ? "_transposed" : "") +
-         (setting.a_in_registers ? "_registers" : setting.a_transposed ? "_a_transposed" : "");
+         (setting.a_in_registers ? "_registers"
+          : setting.a_transposed ? "_a_transposed"
+                                 : "");
 });
 
 // --- asynchronous completion

@@ -22,7 +22,8 @@ double seconds_since(Clock::time_point begin) {
 // Schedules that differ from `from` by one step of one axis.
 std::vector<Schedule> neighbours(const Schedule& from, const ScheduleSpace& space) {
   std::vector<Schedule> list;
-  for (const ScheduleAxis& axis : schedule_axes(from.family)) {
+  const Pass pass = from.order >= 0 ? Pass::backward : Pass::forward;
+  for (const ScheduleAxis& axis : schedule_axes(pass, from.family)) {
     // The axis's value in `from` is the one that changes nothing.
     for (size_t i = 0; i < axis.values.size(); ++i) {
       Schedule same = from;

@@ -11,7 +11,7 @@ namespace tilewright::test {
 
 /// One target of each family with backward kernels.
 inline std::vector<std::string> backward_targets() {
-  return {"sm_80"};
+  return {"sm_80", "sm_90a"};
 }
 
 /// For any family: head dims, lengths against masks, ratios, scores, strides.

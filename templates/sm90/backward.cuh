@@ -1,0 +1,42 @@
+// The backward kernels: a producer warpgroup that feeds the copy engine and sends dQ away, two consumers that
+// compute; and what turns the sums of dQ into dQ.
+
+extern "C" __global__ void __launch_bounds__(threads, 1)
+    attention_backward(const __grid_constant__ HopperBackwardParameters p) {
+  const BackwardLayout layout = {shared_base()};
+  const int warpgroup = uniform(thread_index() / 128);
+  if (thread_index() == 0) initialize_backward_barriers(layout);
+  block_barrier();
+  if (warpgroup == 0) {
+    release_registers<producer_registers>();
+    const int warp = uniform(thread_index() / 32);
+    if (warp == 1) {
+      if (!splits_columns) send_dq(p, layout);
+    } else if (thread_index() == 0) {
+      produce_backward(p, layout);
+    }
+  } else {
+    take_registers<consumer_registers>();
+    consume_backward(p, layout, warpgroup - 1);
+  }
+}
+
+/// A block for each tile of query rows, a warpgroup for each consumer's share of it.
+extern "C" __global__ void __launch_bounds__(finish_threads)
+    attention_backward_finish(const __grid_constant__ BackwardParameters p) {
+  const int tile = block_index(), group = thread_index() / 128, thread = thread_index() % 128;
+  const int head_index = tile / p.forward.m_tiles, first = (tile - head_index * p.forward.m_tiles) * block_m;
+  const int batch = head_index / p.forward.heads, head = head_index - batch * p.forward.heads;
+  const float* from = p.dq_sums + (long long)tile * dq_tile_floats + group * 64 * dq_columns + thread * 4;
+  float dq[dq_columns / 2];
+#pragma unroll
+  for (int i = 0; i < dq_columns / 8; ++i) {
+    float value[4];
+    global_load_16(value, from + i * 512);
+#pragma unroll
+    for (int j = 0; j < 4; ++j) dq[4 * i + j] = value[j];
+  }
+  const int row = first + (block_m == 128 ? group * 64 : 0) + thread / 32 * 16 + thread % 32 / 4;
+  store_gradient<panels_qk>(p.dq, dq, p.forward.scale, row, p.forward.seqlen_q, head, batch,
+                            block_m == 128 ? 0 : group * dq_columns, head_dim_qk, group);
+}

@@ -1,0 +1,88 @@
+// Which tiles of keys a block computes, in what order, and which query rows see them.
+
+struct KeyTile {
+  int key;   // first key
+  int head;  // KV head
+  int batch;
+};
+
+/// Tiles are numbered by section (KV heads whose Q, dO and dQ fit L2 together), within it by keys, within
+/// those by head. Under a causal mask the first keys are seen by the most rows: the longest tiles come first.
+__device__ __forceinline__ KeyTile key_tile_at(const BackwardParameters& p, int index) {
+  const int heads = p.key_blocks / p.n_tiles;
+  const int per_section = p.section_heads * p.n_tiles;
+  const int section = index / per_section, rest = index - section * per_section;
+  const int here = minimum(p.section_heads, heads - section * p.section_heads);
+  const int n = rest / here, head_index = section * p.section_heads + rest - n * here;
+  const int heads_kv = p.forward.heads / gqa_ratio;
+  KeyTile tile;
+  tile.key = (limited_right || !limited_left ? n : p.n_tiles - 1 - n) * block_n;
+  tile.batch = head_index / heads_kv;
+  tile.head = head_index - tile.batch * heads_kv;
+  return tile;
+}
+
+/// Tiles of query rows that see a tile of keys: [begin, end), of which [full_begin, full_end) need no mask.
+struct RowTiles {
+  int begin, end, full_begin, full_end;
+};
+
+__device__ __forceinline__ RowTiles row_tiles(const Sequence& sequence, int key) {
+  const long long rows = sequence.queries;
+  const long long first = (long long)key - diagonal_shift(sequence);
+  const long long last = (long long)minimum(key + block_n, sequence.keys) - 1 - diagonal_shift(sequence);
+  long long begin = 0, end = rows, full_begin = 0, full_end = rows;
+  if (limited_right) {
+    begin = clamp(first - window_right, 0, rows);
+    full_begin = clamp(last - window_right, 0, rows);
+  }
+  if (limited_left) {
+    end = clamp(last + window_left + 1, 0, rows);
+    full_end = clamp(first + window_left + 1, 0, rows);
+  }
+  RowTiles tiles;
+  tiles.begin = (int)(begin / block_m);
+  tiles.end = end > begin ? (int)((end + block_m - 1) / block_m) : tiles.begin;
+  tiles.full_begin = (int)((full_begin + block_m - 1) / block_m);
+  // Rows past the last one need no mask: their probabilities are zero by their LSE.
+  tiles.full_end = full_end == rows ? (int)((rows + block_m - 1) / block_m) : (int)(full_end / block_m);
+  if (key + block_n > sequence.keys) tiles.full_end = tiles.full_begin;  // keys past the last one
+  return tiles;
+}
+
+/// Where the ring of Q and dO stands after `count` blocks: one number to keep where registers are few.
+__device__ __forceinline__ RingPlace ring_place(int count) {
+  return {count % stages, count / stages % 2};
+}
+
+/// As in the forward kernel, but the slots have a barrier for their readers: a tile without rows waits for
+/// nothing else.
+__device__ __forceinline__ void publish_key_tile(const BackwardLayout& layout, int round, int index) {
+  barrier_wait(layout.tile_empty(round % 2), round / 2 % 2 ^ 1);
+  shared_store(layout.tile_slot(round % 2), index);
+  barrier_arrive(layout.tile_full(round % 2));
+}
+
+__device__ __forceinline__ int receive_key_tile(const BackwardLayout& layout, int round) {
+  int index = 0;
+  if (thread_index() % 32 == 0) {
+    barrier_wait(layout.tile_full(round % 2), round / 2 % 2);
+    index = shared_load(layout.tile_slot(round % 2));
+    barrier_arrive(layout.tile_empty(round % 2));
+  }
+  return uniform(index);  // the largest of the lanes': tile numbers are not negative
+}
+
+__device__ __forceinline__ int next_key_tile(const HopperBackwardParameters& p) {
+  return p.counters ? global_add(p.counters, 1) + grid_blocks() : p.backward.key_blocks;
+}
+
+/// The last block to finish leaves the counters as it found them.
+__device__ __forceinline__ void finish_key_tiles(const HopperBackwardParameters& p) {
+  if (!p.counters) return;
+  fence_device();
+  if (global_add(p.counters + 1, 1) == grid_blocks() - 1) {
+    global_store(p.counters, 0);
+    global_store(p.counters + 1, 0);
+  }
+}
