@@ -96,8 +96,7 @@ constexpr int widest_for_three = 96;
 
 std::vector<Schedule> preferred(const AttentionSpec& spec, const Target&, const ShapeBucket& bucket) {
   const int widest = std::max(spec.head_dim.qk, spec.head_dim.v);
-  const bool causal = spec.mask.kind == Mask::Kind::causal || spec.mask.kind == Mask::Kind::causal_top_left;
-  const bool short_tiles = causal && bucket.name != long_bucket().name;
+  const bool short_tiles = spec.mask.kind != Mask::Kind::none && bucket.name != long_bucket().name;
   int consumers = widest <= widest_for_three && !short_tiles ? 3 : 2;
   if (spec.mask.blocks)  // a tile lies within one block
     while (spec.mask.blocks->m % (64 * consumers) != 0) --consumers;

@@ -51,6 +51,7 @@ class Kernel final : public Executable {
       store_element(arguments.lse->data, DataType::fp32, static_cast<int64_t>(i), right.lse[i]);
     if (fault_) fault_(arguments);
   }
+  void launch(Stream, const PreparedBackward&, const BackwardArguments&) const override {}
   const CompileReport& report() const override { return report_; }
 
  private:
