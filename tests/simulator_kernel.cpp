@@ -261,10 +261,10 @@ INSTANTIATE_TEST_SUITE_P(
         Defect{"wrong_type_of_product", {two_stages}, "b0, b1, 1, site)", "b0, b1, 0, site)", ""}),
     [](const auto& defect) { return defect.param.name; });
 
-/// The text without the `index`-th call that starts with `call`, counted from the kernel's own first line;
+/// The text without the `index`-th call that starts with `call`, counted from the first line of the kernel's body;
 /// empty if there are fewer.
 std::string without_call(const std::string& text, const std::string& call, int index) {
-  size_t at = text.find(" void __launch_bounds__");
+  size_t at = text.find(" void forward(");
   for (int i = 0; i <= index && at != std::string::npos; ++i) at = text.find(call, at + 1);
   if (at == std::string::npos) return "";
   return text.substr(0, at) + text.substr(text.find(';', at) + 1);
