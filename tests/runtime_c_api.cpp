@@ -99,7 +99,7 @@ TEST_F(CApi, Launches) {
   EXPECT_STREQ(TW(tw_last_error)(), "k is null");
   tensors[2].dtype = 17;
   EXPECT_EQ(launch(), TW_ERROR_USAGE);
-  EXPECT_STREQ(TW(tw_last_error)(), "v has dtype 17, expected 0 to 5");
+  EXPECT_STREQ(TW(tw_last_error)(), "v has dtype 17, expected 0 to 6");
   tensors[2].dtype = TW_FP16;
   tensors[3].rank = 5;
   EXPECT_EQ(launch(), TW_ERROR_USAGE);
@@ -148,7 +148,7 @@ TEST_F(CApi, Supports) {
   int supported = -1;
   EXPECT_EQ(TW(tw_supports)("head_dim: 64", nullptr, "sm_90a", &supported), TW_OK);
   EXPECT_EQ(supported, 1);
-  EXPECT_EQ(TW(tw_supports)("{head_dim: 64, pass: backward}", nullptr, "sm_90a", &supported), TW_OK);
+  EXPECT_EQ(TW(tw_supports)("{head_dim: 64, pass: decode}", nullptr, "sm_90a", &supported), TW_OK);
   EXPECT_EQ(supported, 0);
   EXPECT_STRNE(TW(tw_last_error)(), "");
   EXPECT_EQ(TW(tw_supports)("head_dim: 64", nullptr, "sm_1", &supported), TW_ERROR_USAGE);
