@@ -60,7 +60,7 @@ class Errors(unittest.TestCase):
         for words, spec in (
             (["spec:2:", "head_dim"], "dtype: fp16\nhead_dm: 64\n"),
             (["head_dim", "multiple of 8"], "head_dim: 100\n"),
-            (["backward"], SPEC + "pass: backward\n"),
+            (["decode"], SPEC + "pass: decode\n"),
         ):
             with self.subTest(words):
                 self.attention_refused(tilewright.SpecError, words, Q, K, K, spec)
