@@ -1,4 +1,5 @@
 // Real backward kernels with one defect seeded into their text: the simulator or the comparison must find it.
+#include <algorithm>
 #include <cmath>
 #include <ostream>
 #include <random>
@@ -21,17 +22,11 @@ void PrintTo(const Defect& defect, std::ostream* out) {
   *out << defect.name;
 }
 
-/// One launch of changed text. What went wrong: the simulator's fault, "wrong answer", or nothing.
-std::string outcome(const AttentionSpec& spec, const Defect* defect, uint64_t seed) {
-  const Target& target = target_by_name("sm_80");
+/// One launch of a source. What went wrong: the simulator's fault, "wrong answer", or nothing.
+std::string outcome(const AttentionSpec& spec, const Target& target, const Source& source, uint64_t seed,
+                    int64_t rows = 150, int64_t keys = 130) {
   const Schedule schedule = choose_schedule(spec, target);
-  Source source = emit(spec, schedule, target, Backend::simulator);
-  if (defect) {
-    const size_t at = source.text.find(defect->text);
-    if (at == std::string::npos) return "the text is not there";
-    source.text.replace(at, std::string(defect->text).size(), defect->instead);
-  }
-  constexpr int64_t rows = 150, keys = 130, heads = 2, dim = 32;
+  const int64_t heads = spec.gqa_ratio, dim = spec.head_dim.qk;
   std::vector<uint16_t> q(rows * heads * dim), k(keys * dim), v(k), out(q), d_out(q), dq(q), dk(k), dv(k);
   std::vector<float> lse(rows * heads);
   std::mt19937_64 random(seed + 1);
@@ -61,7 +56,7 @@ std::string outcome(const AttentionSpec& spec, const Defect* defect, uint64_t se
   arguments.workspace = workspace.data();
   arguments.workspace_bytes = workspace.size() * 4;
 
-  const auto device = make_simulator_device({.seed = seed}, "sm_80");
+  const auto device = make_simulator_device({.seed = seed}, std::string(target.name));
   KernelCache cache({.disk = false});
   CacheResult from;
   try {
@@ -73,6 +68,10 @@ std::string outcome(const AttentionSpec& spec, const Defect* defect, uint64_t se
   return compare_backward(spec, arguments).ok ? "" : "wrong answer";
 }
 
+Source source_of(const AttentionSpec& spec, const Target& target) {
+  return emit(spec, choose_schedule(spec, target), target, Backend::simulator);
+}
+
 AttentionSpec spec_of(const char* more) {
   return parse_spec(
       std::string("{pass: backward, head_dim: 32, mask: causal, gqa_ratio: 2, blocks: {m: 64, n: 64, "
@@ -81,19 +80,26 @@ AttentionSpec spec_of(const char* more) {
       "spec");
 }
 
+const Target& sm_80 = target_by_name("sm_80");
+
 TEST(BackwardText, IsSoundAsItIs) {
   for (const char* more : {"", ", deterministic: true", ", softcap: 20"})
-    for (uint64_t seed = 0; seed < 3; ++seed) EXPECT_EQ(outcome(spec_of(more), nullptr, seed), "") << more;
+    for (uint64_t seed = 0; seed < 3; ++seed)
+      EXPECT_EQ(outcome(spec_of(more), sm_80, source_of(spec_of(more), sm_80), seed), "") << more;
 }
 
 class BackwardDefect : public testing::TestWithParam<Defect> {};
 
 TEST_P(BackwardDefect, IsFound) {
+  Source source = source_of(spec_of(""), sm_80);
+  const size_t at = source.text.find(GetParam().text);
+  ASSERT_NE(at, std::string::npos) << "the text is not there";
+  source.text.replace(at, std::string(GetParam().text).size(), GetParam().instead);
   // Copies as late as allowed, and at once.
   std::string all;
   bool found = false;
   for (uint64_t seed : {1, 0}) {
-    const std::string what = outcome(spec_of(""), &GetParam(), seed);
+    const std::string what = outcome(spec_of(""), sm_80, source, seed);
     found |= *GetParam().fault ? what.find(GetParam().fault) != std::string::npos : !what.empty();
     all += what + "\n";
   }
@@ -116,6 +122,76 @@ INSTANTIATE_TEST_SUITE_P(
         Defect{"reads_beyond_the_end", "seqlen_q - row;\n  const TensorParameters",
                "seqlen_q;\n  const TensorParameters", ""}),
     [](const auto& info) { return std::string(info.param.name); });
+
+// --- the sm90 family
+
+// One for each way of the products: dQ by bulk sums, and by columns. In the third, tiles of keys that no
+// query sees follow one another.
+struct HopperProblem {
+  const char* spec;
+  int64_t rows, keys;
+};
+const HopperProblem hopper_problems[] = {
+    {"{pass: backward, head_dim: 64, mask: causal, gqa_ratio: 2}", 330, 560},
+    {"{pass: backward, head_dim: 136, mask: causal, gqa_ratio: 2}", 330, 560},
+    {"{pass: backward, head_dim: 64, mask: causal_top_left, gqa_ratio: 2}", 70, 1800}};
+
+void PrintTo(const HopperProblem& problem, std::ostream* out) {
+  *out << problem.spec;
+}
+
+// Calls without which every answer stays right in the orders that are the default.
+const char* const not_for_the_answer[] = {
+    "named_barrier_wait<256>(5 + me.group)",                 // turns: for speed, ds_full orders the same
+    "barrier_wait(layout.ds_full((buffer ^ 1)), last_use)",  // the turns order the same
+    "warp_barrier()",  // what follows must be met by a converged warp (9.7.13.1)
+    // Q of a stage is released after dO, and waited for before it.
+    "barrier_wait(layout.gradient_empty(place.stage), place.parity ^ 1)",
+    "warpgroup_wait<first ? 0 : 1>()",
+    // Of two buffers: each group has waited for the other's step in between.
+    "barrier_wait(layout.ds_empty(buffer), use ^ 1)",
+    "barrier_wait(layout.ds_empty(next_buffer), next_use ^ 1)",
+};
+
+class BackwardHopperCall : public testing::TestWithParam<HopperProblem> {};
+
+// Each other wait, arrival and fence: without it some seed shows a fault or a wrong answer.
+TEST_P(BackwardHopperCall, CannotBeLeftOut) {
+  const auto [text_of_spec, rows, keys] = GetParam();
+  const Target& target = target_by_name("sm_90a");
+  const AttentionSpec spec = parse_spec(text_of_spec, "spec");
+  const Source whole = source_of(spec, target);
+  for (uint64_t seed = 0; seed < 3; ++seed) ASSERT_EQ(outcome(spec, target, whole, seed, rows, keys), "");
+  const bool empty_tiles = keys > 1000;  // there, only what the tiles pass through
+  int calls = 0;
+  for (const std::string call :
+       {"barrier_wait(", "release(", "barrier_arrive(", "fence_async_shared(", "named_barrier_wait<",
+        "named_barrier_arrive<", "block_barrier(", "bulk_commit(", "bulk_wait_reads<", "warpgroup_wait<"}) {
+    for (size_t at = 0; (at = whole.text.find(call, at)) != std::string::npos; ++at) {
+      const size_t line = whole.text.rfind('\n', at) + 1, end = whole.text.find(';', at);
+      const std::string before = whole.text.substr(line, at - line),
+                        statement = whole.text.substr(at, end - at);
+      const bool is_statement = before.find_first_not_of(' ') == std::string::npos || before.ends_with(") ");
+      if (!is_statement || statement.find("simulator->") != std::string::npos ||
+          before.find("//") != std::string::npos)
+        continue;
+      const bool of_tiles = statement.find("tile_") != std::string::npos;
+      if (of_tiles != empty_tiles ||
+          std::count(std::begin(not_for_the_answer), std::end(not_for_the_answer), statement))
+        continue;
+      Source source = whole;
+      source.text.erase(at, end - at);
+      ++calls;
+      bool found = false;
+      for (uint64_t seed = 0; seed < 4 && !found; ++seed)
+        found = !outcome(spec, target, source, seed, rows, keys).empty();
+      EXPECT_TRUE(found) << before << statement;
+    }
+  }
+  EXPECT_GE(calls, empty_tiles ? 4 : 20);
+}
+
+INSTANTIATE_TEST_SUITE_P(Kernel, BackwardHopperCall, testing::ValuesIn(hopper_problems));
 
 }  // namespace
 }  // namespace tilewright
