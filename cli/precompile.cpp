@@ -18,6 +18,7 @@
 #include "cli/output.h"
 #include "codegen/error.h"
 #include "runtime/bundle_format.h"
+#include "runtime/compile_limits.h"
 #include "runtime/replace_file.h"
 
 namespace tilewright::cli {
@@ -101,7 +102,9 @@ int precompile_all(const Options& options) {
   const auto start = std::chrono::steady_clock::now();
   Plan plan = plan_of(options, targets);
   const size_t processes =
-      options.jobs ? options.jobs : std::max<size_t>(1, std::thread::hardware_concurrency());
+      options.jobs ? options.jobs
+                   : static_cast<size_t>(compiles_at_once(
+                         static_cast<int>(std::thread::hardware_concurrency()), available_memory()));
   Progress progress(plan.jobs.size());
   size_t compiled = 0;
   const auto results =

@@ -19,6 +19,7 @@
 #include "cli/failure.h"
 #include "codegen/error.h"
 #include "runtime/cache.h"
+#include "runtime/compile_limits.h"
 #include "tilewright/tilewright.hpp"
 
 namespace tilewright::cli {

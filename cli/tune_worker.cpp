@@ -1,6 +1,7 @@
 // One GPU's part of `tilewright tune`, in a process of its own.
 #include <fmt/chrono.h>
 #include <fmt/format.h>
+#include <algorithm>
 
 #include <cmath>
 #include <ctime>
@@ -11,6 +12,7 @@
 #include "codegen/error.h"
 #include "runtime/file_lock.h"
 #include "runtime/nvrtc.h"
+#include "runtime/precompile.h"
 #include "tuner/child_process.h"
 #include "tuner/gate.h"
 #include "tuner/message.h"
@@ -129,10 +131,19 @@ class Worker {
  private:
   TuneParts parts(const AttentionSpec& spec, Gate& gate) {
     TuneParts parts;
-    parts.compile = [this](const std::vector<CompileJob>& jobs, const std::function<void(size_t)>& done) {
+    parts.compile = [this, &spec](const std::vector<Schedule>& schedules,
+                                  const std::function<void(size_t)>& done) {
       RuntimeOptions options;
       options.cache_directory = settings_.cache_directory;
-      return compile_all(jobs, target_, gpu_.as_ptx, options, settings_.jobs, done);
+      std::vector<PrecompileJob> jobs;
+      for (const Schedule& schedule : schedules)
+        jobs.push_back({spec.name, spec, &target_, schedule, gpu_.as_ptx});
+      std::vector<CompileOutcome> outcomes;
+      for (const PrecompileResult& result :
+           precompile(jobs, options, static_cast<size_t>(std::max(1, settings_.jobs)),
+                      [&](size_t index, const PrecompileResult&) { done(index); }))
+        outcomes.push_back({result.entry.compiled.report, result.failure});
+      return outcomes;
     };
     parts.bench = [this, &spec, &gate](const std::vector<Schedule>& schedules) -> BenchFactory {
       const GpuBenchOptions options{gpu_.ordinal, gpu_.gpu, settings_.cache_directory};

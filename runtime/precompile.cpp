@@ -18,6 +18,9 @@ KernelCache::Options without_bundles(const RuntimeOptions& options) {
   return cache;
 }
 
+// The largest kernels take about two seconds.
+constexpr double seconds_a_compile = 120;
+
 // An answer is a letter and the rest: 'c' or 'd' and the entry, compiled or from disk; or 'f', the kind of
 // the failure as a letter, and its text.
 std::string answer_of(const PrecompileJob& job, KernelCache& cache) {
@@ -77,7 +80,7 @@ std::vector<PrecompileResult> precompile(const std::vector<PrecompileJob>& jobs,
   std::vector<PrecompileResult> results(jobs.size());
   std::optional<KernelCache> cache;  // in a child: opened by its first job
   share_out(
-      jobs.size(), processes,
+      jobs.size(), processes, seconds_a_compile,
       [&](size_t index) {
         if (!cache) cache.emplace(without_bundles(options));
         return answer_of(jobs[index], *cache);

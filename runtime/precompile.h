@@ -35,7 +35,8 @@ struct PrecompileResult {
 };
 
 /// In `processes` child processes, through the cache of `options` (not its bundles), so that what was
-/// compiled before an interruption is not compiled again. `done` is called with the index of each job as it
+/// compiled before an interruption is not compiled again. A compile that crashes, hangs or fails costs its own
+/// result alone. `done` is called with the index of each job as it
 /// finishes. The caller must have one thread.
 std::vector<PrecompileResult> precompile(
     const std::vector<PrecompileJob>& jobs, const RuntimeOptions& options, size_t processes,

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <chrono>
 #include <cstdint>
 #include <cstdio>
 #include <cstring>
@@ -19,6 +20,8 @@
 
 namespace tilewright {
 namespace {
+
+using Clock = std::chrono::steady_clock;
 
 bool send_all(int descriptor, const void* data, size_t size) {
   const char* at = static_cast<const char*>(data);
@@ -93,11 +96,13 @@ class Worker {
   Worker(Worker&& other) noexcept
       : piece(other.piece),
         busy(other.busy),
+        started_(other.started_),
         process_(std::exchange(other.process_, -1)),
         descriptor_(std::exchange(other.descriptor_, -1)) {}
   Worker& operator=(Worker&& other) noexcept {
     std::swap(piece, other.piece);
     std::swap(busy, other.busy);
+    std::swap(started_, other.started_);
     std::swap(process_, other.process_);
     std::swap(descriptor_, other.descriptor_);
     return *this;
@@ -108,8 +113,20 @@ class Worker {
   void start(size_t next) {
     piece = next;
     busy = true;
+    started_ = Clock::now();
     const uint64_t number = next;
     send_all(descriptor_, &number, sizeof number);  // a child that is gone shows when its answer is read
+  }
+
+  bool is_late(double seconds) const {
+    return busy && std::chrono::duration<double>(Clock::now() - started_).count() > seconds;
+  }
+
+  WorkResult stop(double seconds) {
+    busy = false;
+    kill(process_, SIGKILL);
+    wait();
+    return {"", "it took longer than " + std::to_string(static_cast<int>(seconds)) + " s"};
   }
 
   WorkResult finish() {
@@ -147,13 +164,14 @@ class Worker {
     return "its process ended with status " + std::to_string(WEXITSTATUS(status));
   }
 
+  Clock::time_point started_;
   pid_t process_ = -1;
   int descriptor_ = -1;
 };
 
 }  // namespace
 
-void share_out(size_t count, size_t processes, const std::function<std::string(size_t)>& work,
+void share_out(size_t count, size_t processes, double seconds, const std::function<std::string(size_t)>& work,
                const std::function<void(size_t, WorkResult)>& done) {
   std::vector<Worker> workers;
   size_t next = 0, finished = 0;
@@ -165,18 +183,21 @@ void share_out(size_t count, size_t processes, const std::function<std::string(s
     }
     std::vector<pollfd> polled;
     for (const Worker& worker : workers) polled.push_back({worker.descriptor(), POLLIN, 0});
-    if (poll(polled.data(), polled.size(), -1) < 0 && errno != EINTR)
+    if (poll(polled.data(), polled.size(), 1000) < 0 &&
+        errno != EINTR)  // now and then, for those that are late
       throw Error(ErrorKind::internal,
                   std::string("cannot wait for worker processes: ") + std::strerror(errno));
     for (size_t i = workers.size(); i-- > 0;) {
-      if (polled[i].revents == 0 || !workers[i].busy) continue;
-      const size_t piece = workers[i].piece;
-      WorkResult result = workers[i].finish();
+      Worker& worker = workers[i];
+      const bool answered = polled[i].revents != 0 && worker.busy;
+      if (!answered && !worker.is_late(seconds)) continue;
+      const size_t piece = worker.piece;
+      WorkResult result = answered ? worker.finish() : worker.stop(seconds);
       ++finished;
-      if (!workers[i].alive())
+      if (!worker.alive())
         workers.erase(workers.begin() + static_cast<std::ptrdiff_t>(i));
       else if (next < count)
-        workers[i].start(next++);
+        worker.start(next++);
       done(piece, std::move(result));
     }
   }

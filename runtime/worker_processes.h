@@ -15,9 +15,9 @@ struct WorkResult {
 
 /// Calls `work` for 0 to `count` - 1 in up to `processes` children of this process, each of which takes the
 /// next piece when it has finished one, and `done` here for each result, in the order in which they come. A
-/// child that dies costs its piece alone. The caller must have one thread. Throws Error(environment) if no
-/// child can be started.
-void share_out(size_t count, size_t processes, const std::function<std::string(size_t)>& work,
+/// child that dies, or takes longer than `seconds` for a piece, costs that piece alone. The caller must have
+/// one thread. Throws Error(environment) if no child can be started.
+void share_out(size_t count, size_t processes, double seconds, const std::function<std::string(size_t)>& work,
                const std::function<void(size_t, WorkResult)>& done);
 
 }  // namespace tilewright

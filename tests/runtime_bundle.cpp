@@ -302,13 +302,33 @@ TEST(PrecompileJobs, CoverTheVariants) {
   }
 }
 
+// Case J5.
+TEST(Precompile, AFailureIsItsOwn) {
+  TemporaryDirectory cache;
+  const test::ScopedEnvironment nvrtc("TILEWRIGHT_NVRTC", TILEWRIGHT_BINARY_DIR "/fakes/fake_nvrtc.so");
+  const AttentionSpec spec = parse_spec("head_dim: 64", "spec");
+  const Target& target = target_by_name("sm_80");
+  std::vector<PrecompileJob> jobs;
+  for (int n : {16, 32, 48, 64}) jobs.push_back({"spec", spec, &target, {Family::sm80, 64, n, 4, 1}});
+  jobs[2].spec.head_dim = {72, 64};
+  const test::ScopedEnvironment failing("FAKE_NVRTC_REFUSES", "head_dim_qk = 72");
+  RuntimeOptions options;
+  options.cache_directory = cache.path();
+  size_t done = 0;
+  const auto outcomes = precompile(jobs, options, 2, [&](size_t, const PrecompileResult&) { ++done; });
+  EXPECT_EQ(done, 4u);
+  for (size_t i : {0u, 1u, 3u}) EXPECT_EQ(outcomes[i].failure, "") << i;
+  EXPECT_NE(outcomes[2].failure.find("refused the source"), std::string::npos) << outcomes[2].failure;
+  EXPECT_EQ(outcomes[0].entry.compiled.report.compiler, "NVRTC 12.4");
+}
+
 // --- worker processes
 
 TEST(ShareOut, EveryPieceIsDoneOnce) {
   for (const size_t processes : {size_t{1}, size_t{3}, size_t{50}}) {
     std::vector<int> seen(20);
     share_out(
-        20, processes, [](size_t piece) { return std::string(piece * 10000, 'x'); },
+        20, processes, 60, [](size_t piece) { return std::string(piece * 10000, 'x'); },
         [&](size_t piece, const WorkResult& result) {
           ++seen[piece];
           EXPECT_EQ(result.answer.size(), piece * 10000);
@@ -317,16 +337,17 @@ TEST(ShareOut, EveryPieceIsDoneOnce) {
     EXPECT_EQ(seen, std::vector<int>(20, 1));
   }
   share_out(
-      0, 4, [](size_t) { return ""; }, [](size_t, const WorkResult&) { FAIL(); });
+      0, 4, 60, [](size_t) { return ""; }, [](size_t, const WorkResult&) { FAIL(); });
 }
 
-TEST(ShareOut, AChildThatDiesCostsItsPieceAlone) {
+TEST(ShareOut, AChildThatDiesOrHangsCostsItsPieceAlone) {
   int good = 0;
   std::vector<std::string> failures;
   share_out(
-      12, 2,
+      12, 2, 1,
       [](size_t piece) -> std::string {
         if (piece == 3) raise(SIGKILL);
+        if (piece == 5) pause();
         if (piece == 7) _exit(5);
         return "done";
       },
@@ -336,10 +357,11 @@ TEST(ShareOut, AChildThatDiesCostsItsPieceAlone) {
         else
           failures.push_back(std::to_string(piece) + ": " + result.failure);
       });
-  EXPECT_EQ(good, 10);
+  EXPECT_EQ(good, 9);
   std::sort(failures.begin(), failures.end());
-  EXPECT_EQ(failures, (std::vector<std::string>{"3: its process was ended by signal 9 (Killed)",
-                                                "7: its process ended with status 5"}));
+  EXPECT_EQ(failures,
+            (std::vector<std::string>{"3: its process was ended by signal 9 (Killed)",
+                                      "5: it took longer than 1 s", "7: its process ended with status 5"}));
 }
 
 }  // namespace

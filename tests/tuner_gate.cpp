@@ -61,7 +61,8 @@ class Kernel final : public Executable {
 };
 
 // Case J4, in a type that has kernels.
-const char* const spec_text = "{head_dim: 32, dtype: fp16, lse: true, mask: causal, gqa_ratio: 2, sinks: true}";
+const char* const spec_text =
+    "{head_dim: 32, dtype: fp16, lse: true, mask: causal, gqa_ratio: 2, sinks: true}";
 
 std::string refusal(const Kernel::Fault& fault) {
   const AttentionSpec spec = parse_spec(spec_text, "spec");

@@ -6,10 +6,10 @@
 #include <fstream>
 
 #include "codegen/error.h"
+#include "runtime/compile_limits.h"
 #include "tests/support/runtime_support.h"
 #include "tuner/bench_process.h"
 #include "tuner/message.h"
-#include "tuner/parallel_compile.h"
 
 namespace tilewright {
 namespace {
@@ -114,26 +114,6 @@ TEST(ParallelCompile, BoundedByMemory) {
   EXPECT_EQ(compiles_at_once(16, -1), 16);
   EXPECT_EQ(compiles_at_once(0, -1), 1);
   EXPECT_GT(available_memory(), 0);
-}
-
-// Case J5.
-TEST(ParallelCompile, AFailureIsItsOwn) {
-  TemporaryDirectory cache;
-  const test::ScopedEnvironment nvrtc("TILEWRIGHT_NVRTC", TILEWRIGHT_BINARY_DIR "/fakes/fake_nvrtc.so");
-  const AttentionSpec spec = parse_spec("head_dim: 64", "spec");
-  const Target& target = target_by_name("sm_80");
-  std::vector<CompileJob> jobs;
-  for (int n : {16, 32, 48, 64}) jobs.push_back({spec, {Family::sm80, 64, n, 4, 1}});
-  jobs[2].spec.head_dim = {72, 64};
-  const test::ScopedEnvironment failing("FAKE_NVRTC_REFUSES", "head_dim_qk = 72");
-  RuntimeOptions options;
-  options.cache_directory = cache.path();
-  size_t done = 0;
-  const auto outcomes = compile_all(jobs, target, false, options, 2, [&](size_t) { ++done; });
-  EXPECT_EQ(done, 4u);
-  for (size_t i : {0u, 1u, 3u}) EXPECT_EQ(outcomes[i].failure, "") << i;
-  EXPECT_NE(outcomes[2].failure.find("refused the source"), std::string::npos) << outcomes[2].failure;
-  EXPECT_EQ(outcomes[0].report.compiler, "NVRTC 12.4");
 }
 
 }  // namespace

@@ -54,9 +54,9 @@ class MadeUpGpu final : public Bench {
 TuneParts parts_of(const AttentionSpec& spec, MadeUpGpu::Times times, MadeUpGpu::Refusal refusal = {},
                    uint64_t seed = 1) {
   TuneParts parts;
-  parts.compile = [](const std::vector<CompileJob>& jobs, const std::function<void(size_t)>& done) {
-    for (size_t i = 0; i < jobs.size(); ++i) done(i);
-    return std::vector<CompileOutcome>(jobs.size());
+  parts.compile = [](const std::vector<Schedule>& schedules, const std::function<void(size_t)>& done) {
+    for (size_t i = 0; i < schedules.size(); ++i) done(i);
+    return std::vector<CompileOutcome>(schedules.size());
   };
   parts.bench = [=](const std::vector<Schedule>& schedules) -> BenchFactory {
     return [=] { return std::make_unique<MadeUpGpu>(spec, schedules, times, refusal, seed); };
@@ -97,11 +97,11 @@ TEST(Tune, WhatIsWrongOrDoesNotCompileIsNeverTimed) {
     return schedule.block_n > usual.block_n || schedule.block_m == 192 ? 0.1 * predicted : predicted;
   };
   TuneParts parts = parts_of(llama(), times, wrong);
-  parts.compile = [](const std::vector<CompileJob>& jobs, const std::function<void(size_t)>&) {
-    std::vector<CompileOutcome> outcomes(jobs.size());
-    for (size_t i = 0; i < jobs.size(); ++i) {
-      if (jobs[i].schedule.block_m == 192) outcomes[i].failure = "NVRTC refused the source";
-      if (!jobs[i].schedule.ping_pong) outcomes[i].report.spill_bytes = 56;
+  parts.compile = [](const std::vector<Schedule>& schedules, const std::function<void(size_t)>&) {
+    std::vector<CompileOutcome> outcomes(schedules.size());
+    for (size_t i = 0; i < schedules.size(); ++i) {
+      if (schedules[i].block_m == 192) outcomes[i].failure = "NVRTC refused the source";
+      if (!schedules[i].ping_pong) outcomes[i].report.spill_bytes = 56;
     }
     return outcomes;
   };

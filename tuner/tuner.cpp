@@ -130,11 +130,12 @@ class Tuning {
 
   void compile() {
     const auto begin = Clock::now();
-    std::vector<CompileJob> jobs;
-    for (const TunedCandidate& candidate : result_.candidates) jobs.push_back({spec_, candidate.schedule});
+    std::vector<Schedule> schedules;
+    for (const TunedCandidate& candidate : result_.candidates) schedules.push_back(candidate.schedule);
     size_t done = 0;
-    report("compiling", 0, jobs.size());
-    const auto outcomes = parts_.compile(jobs, [&](size_t) { report("compiling", ++done, jobs.size()); });
+    report("compiling", 0, schedules.size());
+    const auto outcomes =
+        parts_.compile(schedules, [&](size_t) { report("compiling", ++done, schedules.size()); });
     for (size_t i = 0; i < outcomes.size(); ++i) {
       TunedCandidate& candidate = result_.candidates[i];
       candidate.report = outcomes[i].report;

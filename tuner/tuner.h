@@ -12,7 +12,6 @@
 #include "codegen/shape_bucket.h"
 #include "runtime/include/tilewright/tilewright.hpp"
 #include "tuner/bench.h"
-#include "tuner/parallel_compile.h"
 #include "tuner/selection.h"
 
 namespace tilewright {
@@ -32,10 +31,16 @@ struct TuneProgress {
   double gain = 0;  // of the best so far over the default, in the buckets that are finished
 };
 
+/// What became of one compile: a report, or the reason why there is none.
+struct CompileOutcome {
+  CompileReport report;
+  std::string failure;
+};
+
 /// What the tuner needs of the world. Tests have their own.
 struct TuneParts {
-  /// Compiles all; `done` after each.
-  std::function<std::vector<CompileOutcome>(const std::vector<CompileJob>&,
+  /// Compiles the spec's kernels with all of these schedules; `done` after each.
+  std::function<std::vector<CompileOutcome>(const std::vector<Schedule>&,
                                             const std::function<void(size_t)>& done)>
       compile;
   /// Makes the bench, in a child process, for these schedules.
