@@ -9,6 +9,7 @@
 #include "codegen/error.h"
 #include "codegen/kernel_expressions.h"
 #include "codegen/spec_rules.h"
+#include "runtime/expression_arguments.h"
 
 namespace tilewright::cli {
 namespace {
@@ -32,22 +33,6 @@ std::map<std::string, std::string> named(const std::vector<std::string>& texts, 
     values[name] = text.substr(equals + 1);
   }
   return values;
-}
-
-DataType data_type(ElementType type) {
-  switch (type) {
-    case ElementType::boolean:
-      return DataType::boolean;
-    case ElementType::int32:
-      return DataType::int32;
-    case ElementType::float32:
-      return DataType::fp32;
-    case ElementType::fp16:
-      return DataType::fp16;
-    case ElementType::bf16:
-      break;
-  }
-  return DataType::bf16;
 }
 
 int64_t extent_of(const AttentionSpec& spec, const LaunchShape& shape, const Dimension& dimension) {

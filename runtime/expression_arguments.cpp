@@ -22,22 +22,6 @@ std::string text(int64_t value) {
   return std::to_string(value);
 }
 
-DataType data_type(ElementType type) {
-  switch (type) {
-    case ElementType::boolean:
-      return DataType::boolean;
-    case ElementType::int32:
-      return DataType::int32;
-    case ElementType::float32:
-      return DataType::fp32;
-    case ElementType::fp16:
-      return DataType::fp16;
-    case ElementType::bf16:
-      break;
-  }
-  return DataType::bf16;
-}
-
 int64_t extent_of(const AttentionSpec& spec, const ForwardArguments& arguments, const Dimension& dimension) {
   const auto& q = arguments.q.shape;
   switch (dimension.extent) {
@@ -123,6 +107,22 @@ void check_names(const char* kind, const Given& given, const Declared& declared,
 }
 
 }  // namespace
+
+DataType data_type(ElementType type) {
+  switch (type) {
+    case ElementType::boolean:
+      return DataType::boolean;
+    case ElementType::int32:
+      return DataType::int32;
+    case ElementType::float32:
+      return DataType::fp32;
+    case ElementType::fp16:
+      return DataType::fp16;
+    case ElementType::bf16:
+      break;
+  }
+  return DataType::bf16;
+}
 
 bool has_expressions(const AttentionSpec& spec) {
   return spec.mask.kind == Mask::Kind::expression || spec.score || spec.alibi || spec.bias;

@@ -16,6 +16,9 @@ struct PackedExpressions {
   alignas(8) unsigned char bytes[most_names * (sizeof(ExpressionTensor) + 4)];
 };
 
+/// The element of a named tensor, as a launch gives it.
+DataType data_type(ElementType type);
+
 /// Whether the spec takes names from a launch, or evaluates anything.
 bool has_expressions(const AttentionSpec& spec);
 

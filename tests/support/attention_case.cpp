@@ -3,6 +3,7 @@
 #include "codegen/kernel_expressions.h"
 
 #include "runtime/arguments.h"
+#include "runtime/expression_arguments.h"
 
 namespace tilewright::test {
 namespace {
@@ -57,21 +58,6 @@ void fill_tensor(GuardedTensor& tensor, char name, const AttentionCase& attentio
 }
 
 namespace {
-
-DataType data_type(ElementType type) {
-  switch (type) {
-    case ElementType::boolean:
-      return DataType::boolean;
-    case ElementType::int32:
-      return DataType::int32;
-    case ElementType::float32:
-      return DataType::fp32;
-    case ElementType::fp16:
-      return DataType::fp16;
-    default:
-      return DataType::bf16;
-  }
-}
 
 /// A named tensor in memory of its own, on the device and on the host.
 class ExpressionTensorData {
