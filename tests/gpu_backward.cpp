@@ -66,13 +66,7 @@ TEST(GpuBackwardDeterministic, SameBitsEveryTime) {
         .heads_kv = 2,
         .seqlen_q = 400,
         .seqlen_kv = 400};
-    const auto first = test::run_backward(runtime, attention);
-    for (int i = 0; i < 250; ++i) {
-      const auto again = test::run_backward(runtime, attention, false);
-      ASSERT_EQ(first.dq.live_bytes(), again.dq.live_bytes()) << attention.spec << " launch " << i;
-      ASSERT_EQ(first.dk.live_bytes(), again.dk.live_bytes()) << attention.spec << " launch " << i;
-      ASSERT_EQ(first.dv.live_bytes(), again.dv.live_bytes()) << attention.spec << " launch " << i;
-    }
+    test::run_backward(runtime, attention, true, 1000);
   }
 }
 

@@ -17,7 +17,8 @@ struct BackwardResult {
 /// Runs `pass: backward` for the case. `attention.spec` is the text of the backward spec. The output and LSE
 /// that it takes are those of the plain forward implementation; the gradients of the output ('d') and, when
 /// the spec says `lse: true`, of LSE ('l') are drawn like inputs. A wrong answer is a failure of the current
-/// test; `check` false leaves the comparison out.
-BackwardResult run_backward(Runtime& runtime, const AttentionCase& attention, bool check = true);
+/// test; `check` false leaves the comparison out. All of `launches` must give the same bits.
+BackwardResult run_backward(Runtime& runtime, const AttentionCase& attention, bool check = true,
+                            int launches = 1);
 
 }  // namespace tilewright::test
