@@ -80,8 +80,9 @@ def sdpa(name, backend, cell, inputs):
             contestant("bhsd", [view.contiguous() for view in views], d_out.contiguous())]
 
 
-def makers(names, blocks_list, with_default, dtype, fa3_extension):
-    """As contestants.makers. FlexAttention and FA3 have no backward pass here: their names are left out."""
+def makers(names, blocks_list, with_default, dtype, fa3_extension, expressions=False):
+    """As contestants.makers. FlexAttention and FA3 have no backward pass here: their names are left out, as are
+    expressions."""
     table = {
         "fa2": lambda cell, inputs: sdpa("fa2", SDPBackend.FLASH_ATTENTION, cell, inputs),
         "cudnn": lambda cell, inputs: sdpa("cudnn", SDPBackend.CUDNN_ATTENTION, cell, inputs),
