@@ -10,6 +10,7 @@
 #include "codegen/kernel_expressions.h"
 #include "codegen/spec_rules.h"
 #include "runtime/expression_arguments.h"
+#include "tuner/launch_inputs.h"
 
 namespace tilewright::cli {
 namespace {
@@ -33,24 +34,6 @@ std::map<std::string, std::string> named(const std::vector<std::string>& texts, 
     values[name] = text.substr(equals + 1);
   }
   return values;
-}
-
-int64_t extent_of(const AttentionSpec& spec, const LaunchShape& shape, const Dimension& dimension) {
-  switch (dimension.extent) {
-    case Dimension::Extent::q:
-      return shape.seqlen_q;
-    case Dimension::Extent::kv:
-      return shape.seqlen_kv;
-    case Dimension::Extent::head:
-      return shape.heads;
-    case Dimension::Extent::kv_head:
-      return shape.heads / spec.gqa_ratio;
-    case Dimension::Extent::batch:
-      return shape.batch;
-    case Dimension::Extent::fixed:
-      break;
-  }
-  return dimension.size;
 }
 
 HostTensor made_up(DataType type, const std::vector<int64_t>& shape, uint64_t seed) {

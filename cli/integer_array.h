@@ -7,6 +7,7 @@
 #include "codegen/launch_plan.h"
 #include "runtime/device_buffer.h"
 #include "tilewright/tilewright.hpp"
+#include "tuner/launch_inputs.h"
 
 namespace tilewright::cli {
 
@@ -33,12 +34,7 @@ struct DrawnBlocks {
   IntegerArray rows, columns;
 
  private:
-  struct Lists {
-    std::vector<int32_t> rows, columns;
-    int64_t rows_of_head;
-  };
-  DrawnBlocks(Runtime& runtime, Lists lists, const LaunchShape& shape);
-  static Lists draw(const Mask::Blocks& size, const LaunchShape& shape, uint64_t seed);
+  DrawnBlocks(Runtime& runtime, BlockLists lists, const LaunchShape& shape);
 };
 
 }  // namespace tilewright::cli

@@ -70,9 +70,17 @@ class GradientComparison {
 
 }  // namespace
 
+BackwardAnswers backward_answers(const AttentionSpec& spec, const BackwardArguments& arguments) {
+  return {reference_backward(spec, arguments), plain_backward(spec, arguments)};
+}
+
 BackwardVerdict compare_backward(const AttentionSpec& spec, const BackwardArguments& arguments) {
-  const ReferenceGradients reference = reference_backward(spec, arguments);
-  const ReferenceGradients plain = plain_backward(spec, arguments);
+  return compare_backward(spec, arguments, backward_answers(spec, arguments));
+}
+
+BackwardVerdict compare_backward(const AttentionSpec& spec, const BackwardArguments& arguments,
+                                 const BackwardAnswers& answers) {
+  const auto& [reference, plain] = answers;
   const int64_t rows = arguments.q.shape[sequence], keys = arguments.k.shape[sequence];
   std::vector<bool> row_sees(rows), key_is_seen(keys);
   for (int64_t i = 0; i < rows; ++i) {

@@ -40,4 +40,12 @@ struct BackwardVerdict {
 };
 BackwardVerdict compare_backward(const AttentionSpec& spec, const BackwardArguments& arguments);
 
+/// Both answers, to compare several results for the same inputs with.
+struct BackwardAnswers {
+  ReferenceGradients reference, plain;
+};
+BackwardAnswers backward_answers(const AttentionSpec& spec, const BackwardArguments& arguments);
+BackwardVerdict compare_backward(const AttentionSpec& spec, const BackwardArguments& arguments,
+                                 const BackwardAnswers& answers);
+
 }  // namespace tilewright

@@ -24,6 +24,17 @@ struct Result {
   nlohmann::json json() const { return nlohmann::json::parse(out); }
 };
 
+/// The command that tests start: TILEWRIGHT_TEST_COMMAND, else that of the build, else the one beside the
+/// test program (as on a machine that was given the programs alone).
+inline std::string command_path() {
+  if (const char* given = std::getenv("TILEWRIGHT_TEST_COMMAND"))
+    return std::filesystem::absolute(given).string();
+  const std::filesystem::path built = TILEWRIGHT_BINARY_DIR "/tilewright";
+  std::error_code error;
+  if (std::filesystem::exists(built, error)) return built.string();
+  return (std::filesystem::read_symlink("/proc/self/exe", error).parent_path() / "tilewright").string();
+}
+
 /// A temporary folder for every test, removed afterwards; the cache lives in it, and there is no HOME.
 class CommandTest : public testing::Test {
  protected:
@@ -46,7 +57,7 @@ class CommandTest : public testing::Test {
   Result tilewright(const std::vector<std::string>& arguments, const std::string& stdout_file = "") {
     const std::string out = stdout_file.empty() ? (folder / "stdout.txt").string() : stdout_file;
     const std::string err = (folder / "stderr.txt").string();
-    std::vector<std::string> words = {TILEWRIGHT_BINARY_DIR "/tilewright"}, variables;
+    std::vector<std::string> words = {command_path()}, variables;
     words.insert(words.end(), arguments.begin(), arguments.end());
     for (const auto& [name, value] : environment) variables.push_back(name + "=" + value);
 

@@ -51,8 +51,19 @@ class Kernel final : public Executable {
       store_element(arguments.lse->data, DataType::fp32, static_cast<int64_t>(i), right.lse[i]);
     if (fault_) fault_(arguments);
   }
-  void launch(Stream, const PreparedBackward&, const BackwardArguments&) const override {}
+  void launch(Stream, const PreparedBackward&, const BackwardArguments& arguments) const override {
+    const ReferenceGradients right = plain_backward(spec_, arguments);
+    const auto store = [&](const TensorView& view, const std::vector<double>& values) {
+      for (size_t i = 0; i < values.size(); ++i)
+        store_element(view.data, view.dtype, static_cast<int64_t>(i), values[i]);
+    };
+    store(arguments.dq, right.dq), store(arguments.dk, right.dk), store(arguments.dv, right.dv);
+    std::memset(arguments.workspace, 0, arguments.workspace_bytes);
+    if (backward_fault) backward_fault(arguments);
+  }
   const CompileReport& report() const override { return report_; }
+
+  std::function<void(const BackwardArguments&)> backward_fault;
 
  private:
   AttentionSpec spec_;
@@ -69,6 +80,17 @@ std::string refusal(const Kernel::Fault& fault) {
   HostDevice device;
   Gate gate(spec);
   const Kernel kernel(spec, fault);
+  return gate.refuse(device, choose_schedule(spec, device.target()), kernel);
+}
+
+std::string backward_refusal(const std::function<void(const BackwardArguments&)>& fault) {
+  const AttentionSpec spec = parse_spec(
+      "{pass: backward, head_dim: 32, dtype: fp16, lse: true, mask: {window: [40, 0]}, gqa_ratio: 2}",
+      "spec");
+  HostDevice device;
+  Gate gate(spec);
+  Kernel kernel(spec);
+  kernel.backward_fault = fault;
   return gate.refuse(device, choose_schedule(spec, device.target()), kernel);
 }
 
@@ -116,6 +138,42 @@ TEST(Gate, RefusesAnErrorThatRoundingDoesNotExplain) {
               store_element(arguments.out.data, DataType::fp16, 77, value + 0.05);
             }),
             "");
+}
+
+TEST(Gate, LetsWhateverASpecTakesPass) {
+  for (const char* text :
+       {"{head_dim: 16, layout: packed, mask: causal, lse: true, gqa_ratio: 2}",
+        "{head_dim: 16, alibi: true, mask: causal}", "{head_dim: 16, bias: true}",
+        "{head_dim: 16, mask: {blocks: {m: 64, n: 32}, with: causal}, sinks: true}",
+        "{head_dim: 16, mask: 'kv <= q && kv >= start[q]', tensors: {start: 'int32[q]'}}",
+        "{head_dim: 16, mask: 'kv <= q || kv < prefix', scalars: {prefix: int}}",
+        "{head_dim: 16, score: 'cap * tanh(score / cap) + t[head, 3]', scalars: {cap: float}, "
+        "tensors: {t: 'float32[head, 4]'}}"}) {
+    const AttentionSpec spec = parse_spec(text, "spec");
+    HostDevice device;
+    Gate gate(spec);
+    EXPECT_EQ(gate.refuse(device, choose_schedule(spec, device.target()), Kernel(spec)), "") << text;
+  }
+}
+
+TEST(Gate, ChecksEveryGradient) {
+  EXPECT_EQ(backward_refusal({}), "");
+  for (TensorView BackwardArguments::*gradient :
+       {&BackwardArguments::dq, &BackwardArguments::dk, &BackwardArguments::dv}) {
+    const auto at = [&](int64_t place, double change) {
+      return backward_refusal([=](const BackwardArguments& arguments) {
+        void* data = (arguments.*gradient).data;
+        store_element(data, DataType::fp16, place, load_element(data, DataType::fp16, place) + change);
+      });
+    };
+    EXPECT_NE(at(77, 0.5), "");
+    EXPECT_NE(at(5, NAN).find("nan"), std::string::npos);
+    EXPECT_NE(at(-1, 0.5).find("bytes beside the output were written"), std::string::npos);
+  }
+  EXPECT_NE(backward_refusal([](const BackwardArguments& arguments) {
+              static_cast<char*>(arguments.workspace)[arguments.workspace_bytes] = 0;
+            }).find("bytes beside the output were written"),
+            std::string::npos);
 }
 
 }  // namespace

@@ -1,8 +1,7 @@
 #include "tuner/gpu_bench.h"
 
-#include <cmath>
-#include <cstdlib>
-#include <random>
+#include <functional>
+#include <optional>
 #include <thread>
 
 #include "codegen/error.h"
@@ -84,23 +83,6 @@ void describe_gpus(Channel& channel) {
   channel.send(message.bytes());
 }
 
-/// A block of standard normal elements, repeated: the power that a kernel draws, and so the clocks, depend on
-/// what it computes.
-std::vector<unsigned char> normal_elements(DataType type, int64_t count, uint64_t seed) {
-  constexpr int64_t block = 1 << 18;
-  std::mt19937_64 random(seed);
-  std::normal_distribution<double> normal;
-  std::vector<unsigned char> bytes(static_cast<size_t>(count * size_of(type)));
-  const int64_t drawn = std::min(count, block);
-  for (int64_t i = 0; i < drawn; ++i) store_element(bytes.data(), type, i, normal(random));
-  for (size_t at = static_cast<size_t>(drawn * size_of(type)); at < bytes.size();) {
-    const size_t part = std::min(bytes.size() - at, static_cast<size_t>(drawn * size_of(type)));
-    std::copy_n(bytes.begin(), part, bytes.begin() + static_cast<std::ptrdiff_t>(at));
-    at += part;
-  }
-  return bytes;
-}
-
 class GpuBench final : public Bench {
  public:
   GpuBench(const AttentionSpec& spec, const std::vector<Schedule>& candidates, Gate& gate,
@@ -138,29 +120,37 @@ class GpuBench final : public Bench {
   }
 
   void use_shape(const LaunchShape& shape) override {
-    const int64_t kv_heads = shape.heads / spec_.gqa_ratio;
     for (void* memory : memory_) device_->free(memory);
     memory_.clear();
-    arguments_ = {};
-    arguments_.q = input(spec_.dtype.q, {shape.batch, shape.seqlen_q, shape.heads, spec_.head_dim.qk}, 1);
-    arguments_.k = input(spec_.dtype.kv, {shape.batch, shape.seqlen_kv, kv_heads, spec_.head_dim.qk}, 2);
-    arguments_.v = input(spec_.dtype.kv, {shape.batch, shape.seqlen_kv, kv_heads, spec_.head_dim.v}, 3);
-    arguments_.out = input(spec_.dtype.out, {shape.batch, shape.seqlen_q, shape.heads, spec_.head_dim.v}, 4);
-    if (spec_.lse) arguments_.lse = input(DataType::fp32, {shape.batch, shape.heads, shape.seqlen_q}, 5);
-    if (spec_.sinks) arguments_.sinks = input(DataType::fp32, {shape.heads}, 6);
-    if (spec_.softmax_scale_at_launch) arguments_.softmax_scale = 1 / std::sqrt(spec_.head_dim.qk);
+    inputs_.emplace(spec_, shape, LaunchInputs::Options{});
+    for (InputTensor& tensor : inputs_->tensors) {
+      memory_.push_back(device_->allocate(tensor.bytes.size()));
+      device_->upload(memory_.back(), tensor.bytes.data(), tensor.bytes.size());
+      tensor.bytes = {};
+    }
+    if (spec_.pass == Pass::forward) {
+      forward_ = inputs_->forward(memory_);
+      return;
+    }
+    backward_ = inputs_->backward(memory_);
+    int64_t most = 0;
+    for (size_t i = 0; i < schedules_.size(); ++i)
+      if (executables_[i]) most = std::max(most, workspace_size(spec_, schedules_[i], shape));
+    memory_.push_back(device_->allocate(static_cast<size_t>(most)));
+    backward_.workspace = memory_.back();
+    backward_.workspace_bytes = static_cast<size_t>(most);
   }
 
   std::vector<Sample> round(const std::vector<int>& order) override {
     const Driver& cuda = driver();
     const bool throttled_before = nvml_->throttled();
     for (size_t i = 0; i < order.size(); ++i) {
-      const PreparedLaunch launch = prepare_launch(spec_, schedules_.at(order[i]), arguments_);
+      const auto launch = prepared(order[i]);
       check(cuda.fill_bytes_on(reinterpret_cast<CUdeviceptr>(flush_), static_cast<unsigned char>(++fills_),
                                flush_bytes_, stream_),
             "clear the L2 cache");
       check(cuda.event_record(events_[2 * i], stream_), "note the time");
-      executables_.at(order[i])->launch(stream_, launch, arguments_, {});
+      launch();
       check(cuda.event_record(events_[2 * i + 1], stream_), "note the time");
     }
     wait_for(events_[2 * order.size() - 1]);
@@ -175,13 +165,18 @@ class GpuBench final : public Bench {
   }
 
  private:
-  TensorView input(DataType type, std::vector<int64_t> shape, uint64_t seed) {
-    int64_t count = 1;
-    for (int64_t dimension : shape) count *= dimension;
-    const std::vector<unsigned char> bytes = normal_elements(type, count, seed);
-    memory_.push_back(device_->allocate(bytes.size()));
-    device_->upload(memory_.back(), bytes.data(), bytes.size());
-    return {memory_.back(), type, std::move(shape), {}};
+  /// Arguments are checked and maps described beforehand: what is timed is the launch of all kernels of the
+  /// pass.
+  std::function<void()> prepared(int candidate) const {
+    const Schedule& schedule = schedules_.at(candidate);
+    const Executable* executable = executables_.at(candidate).get();
+    if (spec_.pass == Pass::backward)
+      return [this, executable, launch = prepare_backward(spec_, schedule, backward_)] {
+        executable->launch(stream_, launch, backward_);
+      };
+    return [this, executable, launch = prepare_launch(spec_, schedule, forward_)] {
+      executable->launch(stream_, launch, forward_, {});
+    };
   }
 
   // Asks now and then, so that a kernel that hangs leaves this process alive to be ended.
@@ -207,7 +202,9 @@ class GpuBench final : public Bench {
   size_t flush_bytes_ = 0;
   unsigned fills_ = 0;
   std::vector<void*> memory_;
-  ForwardArguments arguments_;
+  std::optional<LaunchInputs> inputs_;
+  ForwardArguments forward_;
+  BackwardArguments backward_;
 };
 
 }  // namespace
