@@ -120,7 +120,8 @@ std::string registers_text(const Explanation& e) {
 }
 
 std::string grid_text(const Explanation& e) {
-  const std::string tiles = fmt::format("{} query tiles a head", e.plan.m_tiles);
+  const std::string tiles = fmt::format("{} query tiles{} a head", e.plan.m_tiles,
+                                        e.schedule.cluster > 1 ? " of a cluster" : "");
   if (e.schedule.family == Family::sm80)
     return fmt::format("{} blocks of {} threads, {}", e.plan.tiles, e.schedule.threads(), tiles);
   return fmt::format("a block of {} threads per SM, {}, {} in all; they share them, {} head{} at a time",
@@ -208,6 +209,7 @@ Json as_json(const Options& options, const Explanation& e) {
                  {"stages", e.schedule.stages},
                  {"query_in_registers", e.schedule.query_in_registers},
                  {"ping_pong", e.schedule.ping_pong},
+                 {"cluster", e.schedule.cluster},
                  {"order", order_name(e.schedule)},
                  {"from", name_of(e.decision.source)},
                  {"reason", e.decision.reason},

@@ -40,6 +40,7 @@ Schedule merged(const BlockRequest& blocks, Schedule base) {
   base.warps = blocks.warps.value_or(base.warps);
   base.query_in_registers = blocks.query_in_registers.value_or(base.query_in_registers);
   base.ping_pong = blocks.ping_pong.value_or(base.ping_pong && base.block_m > 64);
+  base.cluster = blocks.cluster.value_or(blocks == BlockRequest{} ? base.cluster : 1);
   return base;
 }
 
@@ -101,6 +102,7 @@ BlockRequest request_for(const Schedule& schedule) {
     blocks.order = order_name(schedule);
   } else if (schedule.family == Family::sm90) {
     blocks.ping_pong = schedule.ping_pong;
+    if (schedule.cluster > 1) blocks.cluster = schedule.cluster;
   } else {
     blocks.warps = schedule.warps;
     blocks.query_in_registers = schedule.query_in_registers;

@@ -91,6 +91,8 @@ std::string configuration(const AttentionSpec& spec, const KernelExpressions& ex
     constants.add_int("producer_registers", sm90::producer_registers(schedule.consumers()));
     constants.add_int("consumer_registers", sm90::consumer_registers(schedule.consumers()));
     constants.add_bool("ping_pong", schedule.ping_pong);
+    constants.add_int("cluster", schedule.cluster);
+    constants.add_bool("clustered", schedule.cluster > 1);
     constants.add_bool("producer_is_warp",
                        spec.layout == Layout::packed || listed || expressions.walks_by_warp);
     constants.add_bool("lazy_rescale", spec.head_dim.v > 128);
@@ -256,7 +258,7 @@ Source emit(const AttentionSpec& spec, const Schedule& schedule, const Target& t
       for (const char* file :
            {spec.sinks ? "sinks.cuh" : "", "sm90/ring.cuh", "sm90/layout.cuh", packed ? "packed.cuh" : "",
             packed ? "sm90/place_packed.cuh" : "sm90/place.cuh", packed ? "sm90/last_values.cuh" : "",
-            "sm90/tiles.cuh", "sm90/producer.cuh", "sm90/expressions.cuh", "sm90/softmax.cuh",
+            "sm90/together.cuh", "sm90/tiles.cuh", "sm90/producer.cuh", "sm90/expressions.cuh", "sm90/softmax.cuh",
             "sm90/output.cuh", "sm90/consumer.cuh", "sm90/forward.cuh"})
         add_file(file);
     } else {
@@ -288,6 +290,7 @@ Source emit(const AttentionSpec& spec, const Schedule& schedule, const Target& t
     if (hopper) {
       add_file("sm90/parameters.cuh");
       add_file("primitives/sm90.cuh");
+      if (schedule.cluster > 1) add_file("primitives/cluster.cuh");
       products = warpgroup_products(spec, schedule, backend);
       sections.push_back({"The matrix products in this kernel's shape", &products});
       if (packed) add_file("primitives/sm90_bulk.cuh");

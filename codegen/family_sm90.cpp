@@ -22,6 +22,18 @@ constexpr int other_registers = 32;
 // What a mask or score expression takes beside: positions, scalars, addresses of tensors.
 constexpr int expression_registers = 24;
 
+// The blocks of a cluster must visit the same tiles of keys, and each brings half of the panels of one.
+void refuse_cluster(Refusals& refusals, const AttentionSpec& spec, const Schedule& schedule) {
+  if (schedule.cluster == 1) return;
+  if (spec.mask.kind != Mask::Kind::none || spec.mask.blocks)
+    refusals.add("blocks.cluster needs `mask: none`: under a mask the blocks of a cluster visit different keys");
+  if (spec.layout == Layout::packed)
+    refusals.add("blocks.cluster needs a layout other than packed, in which sequences have the same lengths");
+  if (std::min(panels(spec.head_dim.qk), panels(spec.head_dim.v)) < schedule.cluster)
+    refusals.add("blocks.cluster is " + text(schedule.cluster) + ", which needs " +
+                 text(64 * (schedule.cluster - 1) + 8) + " columns or more of K and of V to share out by 64");
+}
+
 // The largest tile of keys, in steps of 16 up to `most`, that fits beside the rest.
 int largest_block_n(const AttentionSpec& spec, Schedule schedule, const Target& target, int most) {
   for (schedule.block_n = most; schedule.block_n > 16; schedule.block_n -= 16)
@@ -60,6 +72,7 @@ std::vector<std::string> illegal_because(const AttentionSpec& spec, const Schedu
   bool sizes = refusals.in_range("m", schedule.block_m, 64, 192);
   sizes = refusals.in_range("n", schedule.block_n, 16, 256) && sizes;
   sizes = refusals.in_range("stages", schedule.stages, 1, 8) && sizes;
+  sizes = refusals.in_range("cluster", schedule.cluster, 1, 2) && sizes;
   if (schedule.order >= 0) refusals.add("blocks.order is an axis of the backward pass alone");
   if (schedule.query_in_registers)
     refusals.add("blocks.query_in_registers is an axis of the sm80 family alone");
@@ -75,6 +88,7 @@ std::vector<std::string> illegal_because(const AttentionSpec& spec, const Schedu
   if (schedule.ping_pong && consumers < 2)
     refusals.add("blocks.ping_pong needs two consumers, blocks.m 128 or 192");
   refuse_unlike_list(refusals, spec, schedule);
+  refuse_cluster(refusals, spec, schedule);
   const Resources need = sm90::resources(spec, schedule, target);
   if (need.shared_memory > target.shared_memory_per_block)
     refusals.add("the tiles take " + text(need.shared_memory) + " bytes of shared memory and " +

@@ -20,6 +20,7 @@ struct Schedule {
   int stages = 0;                   // pairs of K and V tiles in shared memory at once; 1: K and V take turns
   bool query_in_registers = false;  // sm80: Q fragments are read once instead of once per K tile
   bool ping_pong = false;  // sm90: consumers take turns, products of one under the softmax of the other
+  int cluster = 1;         // sm90: blocks that share their tiles of keys, each with its own tile of rows
   int order = -1;          // sm90, backward: of a block's products, a number of backward_orders(); -1: none
   bool operator==(const Schedule&) const = default;
 

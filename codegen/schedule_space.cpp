@@ -26,6 +26,9 @@ void set_query_in_registers(Schedule& schedule, int value) {
 void set_ping_pong(Schedule& schedule, int value) {
   schedule.ping_pong = value != 0;
 }
+void set_cluster(Schedule& schedule, int value) {
+  schedule.cluster = value;
+}
 void set_consumers_m(Schedule& schedule, int value) {
   schedule.block_m = value;
   schedule.warps = 4 * (schedule.consumers() + 1);
@@ -51,6 +54,7 @@ const ScheduleAxis sm90_axes[] = {
     {"n", "keys of a tile", {32, 48, 64, 80, 96, 112, 128, 144, 160, 176, 192, 208, 224, 240, 256}, set_n},
     {"stages", "pairs of K and V tiles in shared memory", {1, 2, 3, 4}, set_stages},
     {"ping_pong", "consumers take turns on the tensor cores", {0, 1}, set_ping_pong},
+    {"cluster", "blocks that share their tiles of keys", {1, 2}, set_cluster},
 };
 
 void add(const AttentionSpec& spec, const Target& target, const Schedule& schedule, ScheduleSpace& space) {

@@ -58,11 +58,12 @@ class Current {
 class CudaExecutable final : public Executable {
  public:
   /// `multiprocessors`: of the device.
-  CudaExecutable(std::shared_ptr<const Context> context, int multiprocessors, Family family,
+  CudaExecutable(std::shared_ptr<const Context> context, int multiprocessors, const Schedule& schedule,
                  const Source& source, const CompiledImage& compiled)
       : context_(std::move(context)),
         multiprocessors_(multiprocessors),
-        family_(family),
+        family_(schedule.family),
+        cluster_(schedule.cluster),
         report_(compiled.report),
         waits_(source.text.find("griddepcontrol.wait") != std::string::npos) {
     Current current(*context_);
@@ -87,15 +88,15 @@ class CudaExecutable final : public Executable {
 
   void launch(Stream stream, const PreparedLaunch& launch, const ForwardArguments&,
               const LaunchOptions& options) const override {
-    const int blocks = blocks_to_share_tiles(multiprocessors_, options);
+    const int blocks = blocks_to_share_tiles(multiprocessors_, options, cluster_);
     Current current(*context_);
     if (family_ == Family::sm90) {
-      // One block fills a multiprocessor: more of them would queue up.
-      int* const counters = tiles_to_share(launch.plan.tiles, blocks)
-                                ? counters_->counters_for(static_cast<CUstream>(stream))
-                                : nullptr;
+      // One block fills a multiprocessor: more of them would queue up. Clusters share tiles without a counter.
+      const bool share = tiles_to_share(launch.plan.tiles, blocks);
+      int* const counters =
+          share && cluster_ == 1 ? counters_->counters_for(static_cast<CUstream>(stream)) : nullptr;
       const HopperForwardParameters parameters = hopper_parameters(launch, counters, encode_tensor_map);
-      start(stream, main_, counters ? blocks : launch.plan.tiles, &parameters, launch.expressions.bytes,
+      start(stream, main_, counters || (share && cluster_ > 1) ? blocks : launch.plan.tiles, &parameters, launch.expressions.bytes,
             options.programmatic_dependent_launch);
     } else {
       start(stream, main_, launch.plan.tiles, &launch.parameters, launch.expressions.bytes,
@@ -127,13 +128,25 @@ class CudaExecutable final : public Executable {
     CUfunction function = nullptr;
   };
 
-  /// A kernel without expressions takes `parameters` alone.
+  /// `grid`: blocks, or clusters. A kernel without expressions takes `parameters` alone.
   void start(Stream stream, const Kernel& kernel, int64_t grid, const void* parameters,
              const unsigned char* expressions, bool before_previous_ends) const {
     if (grid == 0) return;
-    CUlaunchAttribute overlap{};
-    overlap.id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION;
-    overlap.value.programmaticStreamSerializationAllowed = 1;
+    CUlaunchAttribute attributes[2] = {};
+    unsigned count = 0;
+    // A kernel that does not wait for the launch before it must not start earlier.
+    if (before_previous_ends && waits_) {
+      CUlaunchAttribute& overlap = attributes[count++];
+      overlap.id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION;
+      overlap.value.programmaticStreamSerializationAllowed = 1;
+    }
+    if (cluster_ > 1) {
+      CUlaunchAttribute& clusters = attributes[count++];
+      clusters.id = CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION;
+      clusters.value.clusterDim.x = static_cast<unsigned>(cluster_);
+      clusters.value.clusterDim.y = clusters.value.clusterDim.z = 1;
+      grid *= cluster_;
+    }
     CUlaunchConfig configuration{};
     configuration.gridDimX = static_cast<unsigned>(grid);
     configuration.gridDimY = configuration.gridDimZ = 1;
@@ -141,9 +154,8 @@ class CudaExecutable final : public Executable {
     configuration.blockDimY = configuration.blockDimZ = 1;
     configuration.sharedMemBytes = static_cast<unsigned>(kernel.entry.shared_memory);
     configuration.hStream = static_cast<CUstream>(stream);
-    configuration.attrs = &overlap;
-    // A kernel that does not wait for the launch before it must not start earlier.
-    configuration.numAttrs = before_previous_ends && waits_ ? 1 : 0;
+    configuration.attrs = attributes;
+    configuration.numAttrs = count;
     void* list[] = {const_cast<void*>(parameters), const_cast<unsigned char*>(expressions)};
     check(driver().launch(&configuration, kernel.function, list, nullptr), "launch the kernel");
   }
@@ -190,6 +202,7 @@ class CudaExecutable final : public Executable {
   std::shared_ptr<const Context> context_;
   int multiprocessors_;
   Family family_;
+  int cluster_;
   CompileReport report_;
   bool waits_;  // for the launches before it, where those may still run
   CUmodule module_ = nullptr;
@@ -225,7 +238,7 @@ class CudaDevice final : public Device {
   std::unique_ptr<Executable> load(const AttentionSpec& spec, const Schedule& schedule, const Source& source,
                                    KernelCache& cache, CacheResult& from) override {
     auto entry = build_kernel(cache, spec, schedule, source, target(), wants_ptx(), &from);
-    return std::make_unique<CudaExecutable>(context_, multiprocessors_, schedule.family, source,
+    return std::make_unique<CudaExecutable>(context_, multiprocessors_, schedule, source,
                                             entry->compiled);
   }
 

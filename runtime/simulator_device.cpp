@@ -33,10 +33,11 @@ TensorMap simulated_tensor_map(const TensorMapRequest& request) {
 
 class SimulatorExecutable final : public Executable {
  public:
-  SimulatorExecutable(AttentionSpec spec, Family family, const Source& source, HostKernel kernel,
+  SimulatorExecutable(AttentionSpec spec, const Schedule& schedule, const Source& source, HostKernel kernel,
                       const SimulatorOptions& options)
       : spec_(std::move(spec)),
-        family_(family),
+        family_(schedule.family),
+        cluster_(schedule.cluster),
         kernel_(std::move(kernel)),
         options_(options),
         source_(source),
@@ -49,17 +50,19 @@ class SimulatorExecutable final : public Executable {
 
   void launch(Stream, const PreparedLaunch& launch, const ForwardArguments& arguments,
               const LaunchOptions& options) const override {
-    const int blocks = blocks_to_share_tiles(multiprocessors, options);
+    const int blocks = blocks_to_share_tiles(multiprocessors, options, 1);  // or clusters
     simulator::Launch run = main_launch(launch.plan.tiles, &launch.parameters);
     HopperForwardParameters hopper;
     int counters[2] = {0, 0};
     if (family_ == Family::sm90) {
       // The latest seed also stands for launches that get no counters: a block for each tile.
       const bool share = options_.seed != 1 && tiles_to_share(launch.plan.tiles, blocks);
-      hopper = hopper_parameters(launch, share ? counters : nullptr, simulated_tensor_map);
+      hopper = hopper_parameters(launch, share && cluster_ == 1 ? counters : nullptr, simulated_tensor_map);
       run.parameters = &hopper;
       if (share) share_tiles(run, counters, blocks);
     }
+    run.grid *= cluster_;
+    run.cluster = cluster_;
     const void* const both[] = {run.parameters, launch.expressions.bytes};
     if (takes_expressions_) run.parameters = both;
     add_buffer(run, "q", arguments.q, false);
@@ -197,6 +200,7 @@ class SimulatorExecutable final : public Executable {
 
   AttentionSpec spec_;
   Family family_;
+  int cluster_;
   HostKernel kernel_;
   SimulatorOptions options_;
   Source source_;
@@ -218,7 +222,7 @@ class SimulatorDevice final : public Device {
   std::unique_ptr<Executable> load(const AttentionSpec& spec, const Schedule& schedule, const Source& source,
                                    KernelCache&, CacheResult& from) override {
     from = CacheResult::compiled;
-    return std::make_unique<SimulatorExecutable>(spec, schedule.family, source,
+    return std::make_unique<SimulatorExecutable>(spec, schedule, source,
                                                  build_host_kernel(source, options_.compiler), options_);
   }
 

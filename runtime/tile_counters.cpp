@@ -1,5 +1,6 @@
 #include "runtime/tile_counters.h"
 
+#include <algorithm>
 #include <string>
 
 #include "codegen/error.h"
@@ -57,12 +58,12 @@ int* TileCounters::counters_for(CUstream stream) noexcept {
   return slot < 0 ? nullptr : reinterpret_cast<int*>(memory_ + slot * slot_bytes);
 }
 
-int blocks_to_share_tiles(int multiprocessors, const LaunchOptions& options) {
+int blocks_to_share_tiles(int multiprocessors, const LaunchOptions& options, int cluster) {
   if (options.sm_margin < 0 || options.sm_margin >= multiprocessors)
     throw Error(ErrorKind::usage, "sm_margin is " + std::to_string(options.sm_margin) + ", expected 0 to " +
                                       std::to_string(multiprocessors - 1) + ": the device has " +
                                       std::to_string(multiprocessors) + " multiprocessors");
-  return multiprocessors - options.sm_margin;
+  return std::max(1, (multiprocessors - options.sm_margin) / cluster);
 }
 
 bool tiles_to_share(int64_t tiles, int blocks) {

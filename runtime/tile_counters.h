@@ -43,9 +43,9 @@ class TileCounters {
   StreamSlots slots_;
 };
 
-/// How many blocks a launch that shares its tiles starts: one for each multiprocessor but those of the
-/// margin. Throws Error(usage) for a margin that leaves none.
-int blocks_to_share_tiles(int multiprocessors, const LaunchOptions& options);
+/// How many blocks a launch that shares its tiles starts, or clusters of as many blocks: one block for each
+/// multiprocessor but those of the margin. Throws Error(usage) for a margin that leaves none.
+int blocks_to_share_tiles(int multiprocessors, const LaunchOptions& options, int cluster);
 
 /// Whether blocks have tiles to share: more of them than `blocks`, and no number of a tile (they are drawn up
 /// to `blocks` beyond the last) that passes 2^31 - 1.

@@ -20,7 +20,7 @@ MemoryBarrier* MemoryBarriers::find(uint32_t address) {
 }
 
 MemoryBarrier* MemoryBarriers::add(uint32_t address, int arrivals) {
-  if (overlapping(address, 8) >= 0 || barriers_.size() == RaceChecker::most_barriers) return nullptr;
+  if (overlapping(address, 8) >= 0 || static_cast<int>(barriers_.size()) == most_) return nullptr;
   MemoryBarrier& barrier = barriers_[address];
   barrier.index = static_cast<int>(barriers_.size()) - 1;
   barrier.arrivals = barrier.pending = arrivals;

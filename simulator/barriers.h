@@ -36,14 +36,15 @@ struct MemoryBarrier {
   bool advance();
 };
 
-/// The mbarriers of a block by address.
+/// The mbarriers of a block, or of a cluster's blocks, by address.
 class MemoryBarriers {
  public:
+  explicit MemoryBarriers(int most) : most_(most) {}
   void clear() { barriers_.clear(); }
   bool empty() const { return barriers_.empty(); }
   /// Null: nobody has initialised a barrier there.
   MemoryBarrier* find(uint32_t address);
-  /// Null: one of the 8 bytes belongs to a barrier already, or there are RaceChecker::most_barriers.
+  /// Null: one of the 8 bytes belongs to a barrier already, or there is room for no more.
   MemoryBarrier* add(uint32_t address, int arrivals);
   /// The barrier that one of the bytes belongs to, -1 for none.
   int64_t overlapping(uint32_t address, int bytes) const;
@@ -53,6 +54,7 @@ class MemoryBarriers {
   std::string describe_waiting() const;
 
  private:
+  int most_;
   std::map<uint32_t, MemoryBarrier> barriers_;
 };
 

@@ -12,12 +12,15 @@ namespace tilewright::simulator {
 Block::Block(const Launch& launch, GlobalMemory& global)
     : launch_(launch),
       global_(global),
-      stacks_(launch.threads),
-      threads_(launch.threads),
-      warps_(launch.threads / 32),
-      shared_(launch.shared_memory),
-      checker_(launch.shared_memory, launch.threads, launch.check_races),
-      warpgroups_(launch.threads) {}
+      stacks_(launch.threads * launch.cluster),
+      threads_(launch.threads * launch.cluster),
+      warps_(threads_.size() / 32),
+      shared_stride_(launch.cluster == 1 ? 0 : std::bit_ceil(std::max(launch.shared_memory, 1024) * 1u)),
+      shared_(shared_stride_ * (launch.cluster - 1) + launch.shared_memory),
+      checker_(static_cast<int>(shared_.size()), launch.threads, launch.cluster, launch.check_races),
+      memory_barriers_(RaceChecker::most_barriers * launch.cluster),
+      blocks_(launch.cluster),
+      warpgroups_(launch.threads, launch.cluster) {}
 
 bool Block::run(int64_t index) {
   index_ = index;
@@ -25,10 +28,10 @@ bool Block::run(int64_t index) {
   std::memset(shared_.data(), 0xff, shared_.size());  // NaN in every format
   checker_.start_block();
   memory_barriers_.clear();
-  named_barriers_.fill({});
+  std::fill(blocks_.begin(), blocks_.end(), OneBlock{.alive = launch_.threads});
   warpgroups_.start_block();
-  alive_ = launch_.threads;
-  for (int i = 0; i < launch_.threads; ++i) {
+  alive_ = static_cast<int>(threads_.size());
+  for (int i = 0; i < alive_; ++i) {
     prepare_fiber(threads_[i].context, stacks_.end_of(i), FiberStacks::usable_bytes, fiber_main);
     wake(i);
   }
@@ -66,6 +69,7 @@ void Block::exit_thread() {
   if (!warpgroups_.products(running_ / 32).empty()) {
     fail(Place(), [] { return "exits with products still in flight: warpgroup_wait is missing"; });
   }
+  if (--blocks_[rank()].alive == 0) check_block_end();
   --alive_;
   thread.state = State::exited;
   thread.place = Place();
@@ -97,10 +101,7 @@ void Block::run_another() {
   FiberContext& self = threads_[running_].context;
   if (warps_[warp].ready == 0) {
     ready_warps_ &= ~(1u << warp);
-    if (alive_ == 0) {
-      check_end();
-      switch_fiber(self, outside_);
-    }
+    if (alive_ == 0) switch_fiber(self, outside_);
     land_tensor_copies();
     if (ready_warps_ == 0) fail_stuck();
     warp = choose_warp();
@@ -171,15 +172,20 @@ void Block::land_tensor_copy(size_t index) {
   settle(barrier);
 }
 
-void Block::check_end() {
-  if (!tensor_copies_.empty()) {
-    const TensorCopy copy = tensor_copies_.front();
+// The last thread of a block exits: its shared memory is gone from now on.
+void Block::check_block_end() {
+  const uint32_t first = shared_base(), end = first + launch_.shared_memory;
+  const auto into_block = [&](const TensorCopy& copy) {
+    return copy.destination >= first && copy.destination < end;
+  };
+  if (const auto count = std::count_if(tensor_copies_.begin(), tensor_copies_.end(), into_block)) {
+    const TensorCopy copy = *std::find_if(tensor_copies_.begin(), tensor_copies_.end(), into_block);
     fail(copy.thread, copy.place, [&] {
       return fmt::format("the block exits with {} tensor copies still in flight: nobody waits for them",
-                         tensor_copies_.size());
+                         count);
     });
   }
-  if (!warpgroups_.end_fault().empty()) fail(Place(), [&] { return warpgroups_.end_fault(); });
+  if (alive_ == 1 && !warpgroups_.end_fault().empty()) fail(Place(), [&] { return warpgroups_.end_fault(); });
 }
 
 bool Block::copy_is_late() {
@@ -187,22 +193,33 @@ bool Block::copy_is_late() {
 }
 
 void Block::block_barrier(Place place) {
-  if (at_block_barrier_ == 0) {
-    block_barrier_place_ = place;
-  } else if (block_barrier_place_ != place) {
+  OneBlock& block = blocks_[rank()];
+  const int first = rank() * launch_.threads;
+  meet(block.at_barrier, block.barrier_place, place, "block", first, launch_.threads);
+}
+
+void Block::cluster_barrier(Place place) {
+  meet(at_cluster_barrier_, cluster_barrier_place_, place, "cluster", 0, static_cast<int>(threads_.size()));
+}
+
+/// The threads from `first` on wait for each other; `arrived` of them do so already, at `meeting_place`.
+void Block::meet(int& arrived, Place& meeting_place, Place place, const char* whose, int first, int threads) {
+  if (arrived == 0) {
+    meeting_place = place;
+  } else if (meeting_place != place) {
     fail(
         place,
         [&] {
-          return fmt::format("mismatched barriers: other threads of the block wait at {}",
-                             describe(block_barrier_place_));
+          return fmt::format("mismatched barriers: other threads of the {} wait at {}", whose,
+                             describe(meeting_place));
         },
-        block_barrier_place_.line());
+        meeting_place.line());
   }
-  if (++at_block_barrier_ == launch_.threads) {
-    at_block_barrier_ = 0;
+  if (++arrived == threads) {
+    arrived = 0;
     ++report_.barriers;
-    checker_.block_barrier();
-    for (int i = 0; i < launch_.threads; ++i) wake(i);
+    checker_.barrier(first, threads);
+    for (int i = first; i < first + threads; ++i) wake(i);
     run_another();  // the last to come gets no head start
     return;
   }
@@ -347,7 +364,8 @@ void Block::record(int thread, Place place, const std::string& what, int other_l
   report_.line = place.line();
   report_.other_line = other_line;
   report_.message =
-      fmt::format("kernel {}, block {}, {}{}: {}", launch_.kernel_name, index_, describe_thread(thread),
+      fmt::format("kernel {}, block {}, {}{}: {}", launch_.kernel_name,
+                  index_ * launch_.cluster + rank_of(thread), describe_thread(thread % launch_.threads),
                   place == Place() ? "" : ", " + describe(place), what);
 }
 

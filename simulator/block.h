@@ -1,4 +1,6 @@
-// One block on one OS thread: its threads as fibers, their meeting points, its shared memory.
+// One block on one OS thread: its threads as fibers, their meeting points, its shared memory. Or the blocks of
+// one cluster together: threads count through all of them then, and the shared memory of the block of rank r
+// lies from r times `shared_stride()` on.
 #pragma once
 
 #include <array>
@@ -48,7 +50,7 @@ class Block {
   /// Threads: a multiple of 32 up to 1024. Throws Error(environment) if the stacks cannot be had.
   Block(const Launch& launch, GlobalMemory& global);
 
-  /// Runs block `index` from start to end. False: a fault was found, see report(); the object is then of no
+  /// Runs block (or cluster) `index` from start to end. False: a fault was found, see report(); the object is then of no
   /// more use.
   bool run(int64_t index);
   const Report& report() const { return report_; }
@@ -59,11 +61,22 @@ class Block {
   static Block& current() { return *current_; }
   static bool on_fiber() { return current_ != nullptr; }
   int thread() const { return running_; }
-  int64_t index() const { return index_; }
+  int64_t index() const { return index_ * launch_.cluster + rank(); }
   int64_t grid() const { return launch_.grid; }
-  int threads() const { return launch_.threads; }
+  int threads() const { return launch_.threads; }  // of a block
+  int cluster() const { return launch_.cluster; }
+  /// Of the running thread's block in its cluster, and of another thread's.
+  int rank() const { return rank_of(running_); }
+  int rank_of(int thread) const { return thread / launch_.threads; }
   std::byte* shared() { return shared_.data(); }
-  int shared_bytes() const { return launch_.shared_memory; }
+  int shared_bytes() const { return launch_.shared_memory; }  // of a block
+  uint32_t shared_stride() const { return shared_stride_; }
+  /// Where the running thread's block has its shared memory.
+  uint32_t shared_base() const { return static_cast<uint32_t>(rank()) * shared_stride_; }
+  /// The part of it that the descriptors of products, which hold 18 bits of an address, leave out.
+  uint32_t descriptor_base() const { return shared_base() & ~0x3ffffu; }
+  /// Whether a block of the cluster has threads left.
+  bool block_lives(int rank) const { return blocks_[rank].alive > 0; }
   RaceChecker& checker() { return checker_; }
   GlobalMemory& global() { return global_; }
   CopyQueue& copies() { return threads_[running_].copies; }
@@ -72,15 +85,17 @@ class Block {
   /// Whether an asynchronous copy issued now stays in flight until its thread waits.
   bool copy_is_late();
   uint64_t global_thread(int thread) const {
-    return index_ * static_cast<uint64_t>(launch_.threads) + thread;
+    return index_ * threads_.size() + thread;
   }
   std::string describe_global_thread(uint64_t thread) const;
 
   void block_barrier(Place place);
+  /// Of all threads of the cluster.
+  void cluster_barrier(Place place);
   void warp_barrier(uint32_t mask, Place place);
 
   MemoryBarriers& memory_barriers() { return memory_barriers_; }
-  NamedBarrier& named_barrier(int id) { return named_barriers_[id]; }
+  NamedBarrier& named_barrier(int id) { return blocks_[rank()].named_barriers[id]; }
   Warpgroups& warpgroups() { return warpgroups_; }
   /// Sleeps among `waiters` until somebody wakes them.
   void sleep(Waiters& waiters, Place place);
@@ -138,6 +153,13 @@ class Block {
     Place place;           // of the collective
     void* operands[32];
   };
+  /// What each block of a cluster has for itself.
+  struct OneBlock {
+    int alive = 0;
+    int at_barrier = 0;
+    Place barrier_place;
+    std::array<NamedBarrier, 16> named_barriers;  // [0] is the block barrier's, unused
+  };
 
   static void fiber_main();
   void exit_thread();
@@ -147,8 +169,9 @@ class Block {
   void sleep_among(Waiters& waiters, State state, Place place);
   void land_tensor_copies();
   void land_tensor_copy(size_t index);
-  void check_end();
+  void check_block_end();
   int choose_warp();
+  void meet(int& arrived, Place& meeting_place, Place place, const char* whose, int first, int threads);
   void* const* arrive(Place place, void* operands);
   void depart();
   [[noreturn]] void fail_divergence(Place place);
@@ -165,10 +188,11 @@ class Block {
   FiberStacks stacks_;
   std::vector<Thread> threads_;
   std::vector<Warp> warps_;
+  uint32_t shared_stride_;
   std::vector<std::byte> shared_;
   RaceChecker checker_;
   MemoryBarriers memory_barriers_;
-  std::array<NamedBarrier, 16> named_barriers_;  // [0] is the block barrier's, unused
+  std::vector<OneBlock> blocks_;
   Warpgroups warpgroups_;
   std::vector<TensorCopy> tensor_copies_;  // in flight
   Random random_;
@@ -176,8 +200,8 @@ class Block {
   int64_t index_ = 0;
   int running_ = 0;
   int alive_ = 0;
-  int at_block_barrier_ = 0;
-  Place block_barrier_place_;
+  int at_cluster_barrier_ = 0;
+  Place cluster_barrier_place_;
   uint32_t ready_warps_ = 0;
   Report report_;
 };

@@ -62,6 +62,14 @@ const char* name_of(Primitive primitive) {
       return "global_wait";
     case Primitive::tensor_load:
       return "tensor_load";
+    case Primitive::tensor_load_multicast:
+      return "tensor_load_multicast";
+    case Primitive::cluster_barrier:
+      return "cluster_barrier";
+    case Primitive::map_to_block:
+      return "map_to_block";
+    case Primitive::barrier_arrive_in_cluster:
+      return "barrier_arrive_in_cluster";
     case Primitive::warpgroup_fence:
       return "warpgroup_fence";
     case Primitive::warpgroup_multiply:

@@ -16,7 +16,8 @@ namespace tilewright::simulator {
 namespace {
 
 int thread_index() {
-  return Block::current().thread();
+  const Block& block = Block::current();
+  return block.thread() % block.threads();
 }
 
 int block_index() {
@@ -102,14 +103,19 @@ void check_size(Block& block, int bytes, int smallest, Place place) {
 
 }  // namespace
 
+void check_shared_bounds(Block& block, int thread, const char* what, uint32_t address, int bytes, Place place) {
+  const uint32_t room = static_cast<uint32_t>(block.shared_bytes());
+  const uint32_t offset = address - block.shared_base();  // of another block: a large one
+  if (offset <= room && room - offset >= static_cast<uint32_t>(bytes)) return;
+  block.fail(thread, place, [&] {
+    return fmt::format("out of bounds: {}{} bytes at shared byte {}, the block has {} bytes of shared memory{}",
+                       what, bytes, offset, room,
+                       block.cluster() == 1 ? "" : fmt::format(" from byte {} on", block.shared_base()));
+  });
+}
+
 std::byte* shared_at(Block& block, int thread, uint32_t address, int bytes, Place place) {
-  if (address > static_cast<uint32_t>(block.shared_bytes()) ||
-      static_cast<uint32_t>(block.shared_bytes()) - address < static_cast<uint32_t>(bytes)) {
-    block.fail(thread, place, [&] {
-      return fmt::format("out of bounds: {} bytes at shared byte {}, the block has {} bytes of shared memory",
-                         bytes, address, block.shared_bytes());
-    });
-  }
+  check_shared_bounds(block, thread, "", address, bytes, place);
   if (address % bytes != 0) {
     block.fail(thread, place, [&] {
       return fmt::format("misaligned: {} bytes at shared byte {}, expected a multiple of {}", bytes, address,
@@ -369,7 +375,10 @@ const SimulatorInterface simulator_interface = {
     .thread_index = thread_index,
     .block_index = block_index,
     .grid_blocks = grid_blocks,
+    .cluster_rank = cluster_rank,
+    .shared_base = shared_base,
     .block_barrier = block_barrier,
+    .cluster_barrier = cluster_barrier,
     .warp_barrier = warp_barrier,
     .shuffle_xor = shuffle_xor,
     .warp_any = warp_any,
@@ -385,6 +394,8 @@ const SimulatorInterface simulator_interface = {
     .barrier_arrive = barrier_arrive,
     .barrier_arrive_expecting = barrier_arrive_expecting,
     .barrier_wait = barrier_wait,
+    .map_to_block = map_to_block,
+    .barrier_arrive_in_cluster = barrier_arrive_in_cluster,
     .global_load = global_load,
     .global_store = global_store,
     .global_add = global_add,
@@ -394,6 +405,7 @@ const SimulatorInterface simulator_interface = {
     .copy_async_commit = copy_async_commit,
     .copy_async_wait = copy_async_wait,
     .tensor_load = tensor_load,
+    .tensor_load_multicast = tensor_load_multicast,
     .matrix_multiply_16x8x16 = matrix_multiply_16x8x16,
     .warpgroup_fence = warpgroup_fence,
     .warpgroup_multiply = warpgroup_multiply,

@@ -9,14 +9,24 @@
 
 namespace tilewright::simulator {
 
+/// Bytes of the running thread's own block; `what`: "a box of ".
+void check_shared_bounds(Block& block, int thread, const char* what, uint32_t address, int bytes, Place place);
+
 /// Where `bytes` of shared memory lie; within bounds, aligned to their size, no barrier's.
 std::byte* shared_at(Block& block, int thread, uint32_t address, int bytes, Place place);
 
 /// Of the race checker's conflict.
 [[noreturn]] void fail_conflict(Block& block, int thread, Place place, bool is_write);
 
-/// A copy engine's barrier: initialised and known to it.
-void check_copy_barrier(Block& block, uint32_t address, Place place);
+/// The copy of a box to the running thread's block, once its barrier is set.
+TensorCopy checked_box(Block& block, uint32_t destination, const void* map, const int* coordinates, int rank,
+                       Place place);
+
+/// Begins a copy whose place and barrier are set: the barrier must be initialised and known to the copy engine.
+void start_copy(Block& block, TensorCopy& copy);
+
+/// Arrives at a barrier of any block of the cluster.
+void arrive(Block& block, uint32_t barrier, Place place);
 
 /// Shared bytes that a bulk copy or a box covers: within bounds, no barrier's.
 void check_copied_bytes(Block& block, const char* what, uint32_t address, int bytes, Place place);
@@ -40,6 +50,16 @@ void warpgroup_multiply(int n, float* d, const unsigned* a, unsigned descriptor_
 void warpgroup_commit(int site);
 void warpgroup_wait(int groups_in_flight, int site);
 void set_registers(int count, int increase, int site);
+
+// --- simulator/primitives_cluster.cpp
+
+int cluster_rank();
+unsigned shared_base();
+void cluster_barrier(int site);
+unsigned map_to_block(unsigned address, int rank, int site);
+void barrier_arrive_in_cluster(unsigned barrier, int site);
+void tensor_load_multicast(unsigned destination, const void* map, unsigned barrier, const int* coordinates,
+                           int rank, int blocks, int site);
 
 // --- simulator/primitives_bulk.cpp
 

@@ -56,11 +56,11 @@ void bulk_load(unsigned destination, const void* source, int bytes, unsigned bar
   Block& block = Block::current();
   const Place place(Primitive::bulk_load, site);
   check_bulk_bytes(block, bytes, destination, source, place);
-  check_copied_bytes(block, "a copy of", destination, bytes, place);
-  check_copy_barrier(block, barrier, place);
+  check_copied_bytes(block, "a copy of ", destination, bytes, place);
   if (!block.global().may_read(source, bytes)) {
     block.fail(place, [&] { return "global memory: " + block.global().read_fault(source, bytes); });
   }
+  check_shared_bounds(block, block.thread(), "a barrier of ", barrier, 8, place);
   TensorCopy copy;
   copy.destination = destination;
   copy.barrier = barrier;
@@ -68,9 +68,7 @@ void bulk_load(unsigned destination, const void* source, int bytes, unsigned bar
   copy.place = place;
   copy.plain = source;
   copy.plain_bytes = bytes;
-  copy.id = block.checker().start_tensor_copy(destination, bytes, block.thread(), place);
-  if (copy.id == 0) fail_conflict(block, block.thread(), place, true);
-  block.start(copy);
+  start_copy(block, copy);
 }
 
 // --- sums
@@ -92,7 +90,7 @@ void bulk_reduce_add(float* destination, unsigned source, int bytes, int site) {
   Block& block = Block::current();
   const Place place(Primitive::bulk_reduce_add, site);
   check_bulk_bytes(block, bytes, source, destination, place);
-  check_copied_bytes(block, "a sum of", source, bytes, place);
+  check_copied_bytes(block, "a sum of ", source, bytes, place);
   if (const std::string fault = block.global().sum_fault(destination, bytes); !fault.empty()) {
     block.fail(place, [&] { return "global memory: " + fault; });
   }

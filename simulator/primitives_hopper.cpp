@@ -93,6 +93,12 @@ MemoryBarrier& barrier_at(Block& block, uint32_t address, Place place) {
   return *barrier;
 }
 
+/// The same of the running thread's own block.
+MemoryBarrier& own_barrier_at(Block& block, uint32_t address, Place place) {
+  check_shared_bounds(block, block.thread(), "a barrier of ", address, 8, place);
+  return barrier_at(block, address, place);
+}
+
 void arrive(Block& block, uint32_t address, MemoryBarrier& barrier, Place place) {
   if (barrier.pending == 0) {
     block.fail(
@@ -111,6 +117,10 @@ void arrive(Block& block, uint32_t address, MemoryBarrier& barrier, Place place)
 }
 
 }  // namespace
+
+void arrive(Block& block, uint32_t address, Place place) {
+  arrive(block, address, barrier_at(block, address, place), place);
+}
 
 void barrier_initialize(unsigned address, int arrivals, int site) {
   Block& block = Block::current();
@@ -142,13 +152,13 @@ void fence_barrier_initialization(int) {
 void barrier_arrive(unsigned address, int site) {
   Block& block = Block::current();
   const Place place(Primitive::barrier_arrive, site);
-  arrive(block, address, barrier_at(block, address, place), place);
+  arrive(block, address, own_barrier_at(block, address, place), place);
 }
 
 void barrier_arrive_expecting(unsigned address, int bytes, int site) {
   Block& block = Block::current();
   const Place place(Primitive::barrier_arrive_expecting, site);
-  MemoryBarrier& barrier = barrier_at(block, address, place);
+  MemoryBarrier& barrier = own_barrier_at(block, address, place);
   constexpr int most_bytes = (1 << 20) - 1;
   if (bytes < 0 || barrier.bytes + bytes > most_bytes) {
     block.fail(place, [&] {
@@ -166,7 +176,7 @@ void barrier_wait(unsigned address, int parity, int site) {
   if (parity != 0 && parity != 1) {
     block.fail(place, [&] { return fmt::format("a parity of {}, expected 0 or 1", parity); });
   }
-  MemoryBarrier& barrier = barrier_at(block, address, place);
+  MemoryBarrier& barrier = own_barrier_at(block, address, place);
   while (!barrier.is_over(parity)) block.sleep(barrier.waiting, place);
   block.checker().acquire(block.thread(), barrier.over);
 }
@@ -174,44 +184,38 @@ void barrier_wait(unsigned address, int parity, int site) {
 // --- the copy engine
 
 void check_copied_bytes(Block& block, const char* what, uint32_t address, int bytes, Place place) {
-  const uint32_t room = static_cast<uint32_t>(block.shared_bytes());
-  if (address > room || room - address < static_cast<uint32_t>(bytes)) {
-    block.fail(place, [&] {
-      return fmt::format(
-          "out of bounds: {} {} bytes at shared byte {}, the block has {} bytes of shared memory", what,
-          bytes, address, room);
-    });
-  }
+  check_shared_bounds(block, block.thread(), what, address, bytes, place);
   if (const int64_t other = block.memory_barriers().overlapping(address, bytes); other >= 0) {
     block.fail(place, [&] {
-      return fmt::format("{} {} bytes at shared byte {} covers the barrier at {}", what, bytes, address,
+      return fmt::format("{}{} bytes at shared byte {} covers the barrier at {}", what, bytes, address,
                          other);
     });
   }
 }
 
-void check_copy_barrier(Block& block, uint32_t address, Place place) {
-  const MemoryBarrier& barrier = barrier_at(block, address, place);
-  if (barrier.fenced) return;
-  block.fail(
-      place,
-      [&] {
-        return fmt::format(
-            "the copy engine does not know the barrier at shared byte {}: fence_barrier_initialization "
-            "is missing after its initialisation",
-            address);
-      },
-      barrier.place.line());
+void start_copy(Block& block, TensorCopy& copy) {
+  const MemoryBarrier& barrier = barrier_at(block, copy.barrier, copy.place);
+  if (!barrier.fenced) {
+    block.fail(
+        copy.place,
+        [&] {
+          return fmt::format(
+              "the copy engine does not know the barrier at shared byte {}: fence_barrier_initialization "
+              "is missing after its initialisation",
+              copy.barrier);
+        },
+        barrier.place.line());
+  }
+  copy.id = block.checker().start_tensor_copy(copy.destination, copy.bytes(), copy.thread, copy.place);
+  if (copy.id == 0) fail_conflict(block, copy.thread, copy.place, true);
+  block.start(copy);
 }
 
-void tensor_load(unsigned destination, const void* map, unsigned address, const int* coordinates, int rank,
-                 int site) {
-  Block& block = Block::current();
-  const Place place(Primitive::tensor_load, site);
+TensorCopy checked_box(Block& block, uint32_t destination, const void* map, const int* coordinates, int rank,
+                       Place place) {
   TensorCopy copy;
   copy.map = decode(map);
   copy.destination = destination;
-  copy.barrier = address;
   copy.thread = block.thread();
   copy.place = place;
   if (rank != 4) block.fail(place, [&] { return fmt::format("rank {}, expected 4", rank); });
@@ -223,14 +227,21 @@ void tensor_load(unsigned destination, const void* map, unsigned address, const 
                          destination);
     });
   }
-  check_copied_bytes(block, "a box of", destination, copy.bytes(), place);
-  check_copy_barrier(block, address, place);
+  check_copied_bytes(block, "a box of ", destination, copy.bytes(), place);
   if (!tensor_read_fault(copy, block.global()).empty()) {
     block.fail(place, [&] { return tensor_read_fault(copy, block.global()); });
   }
-  copy.id = block.checker().start_tensor_copy(destination, copy.bytes(), block.thread(), place);
-  if (copy.id == 0) fail_conflict(block, block.thread(), place, true);
-  block.start(copy);
+  return copy;
+}
+
+void tensor_load(unsigned destination, const void* map, unsigned barrier, const int* coordinates, int rank,
+                 int site) {
+  Block& block = Block::current();
+  const Place place(Primitive::tensor_load, site);
+  TensorCopy copy = checked_box(block, destination, map, coordinates, rank, place);
+  check_shared_bounds(block, block.thread(), "a barrier of ", barrier, 8, place);
+  copy.barrier = barrier;
+  start_copy(block, copy);
 }
 
 // --- products of a warpgroup
@@ -265,11 +276,13 @@ uint32_t start_products(Block& block, const std::vector<Product>& products) {
   for (const Product& product : products) {
     number = block.checker().start_product(warp, product.place);
     for_each_granule(product, warp % 4, [&](uint32_t address) {
-      if (address + 16 > static_cast<uint32_t>(block.shared_bytes())) {
+      address += block.descriptor_base();
+      const int64_t offset = int64_t{address} - block.shared_base();
+      if (offset < 0 || offset + 16 > block.shared_bytes()) {
         block.fail(product.place, [&] {
           return fmt::format(
               "out of bounds: an operand reaches shared byte {}, the block has {} bytes of shared memory",
-              address + 15, block.shared_bytes());
+              offset + 15, block.shared_bytes());
         });
       }
       if (!block.checker().read_by_product(address, warp)) {
@@ -373,7 +386,7 @@ void warpgroup_wait(int groups_in_flight, int site) {
   block.collective(place, nothing, [&](int* const*) {
     const int warp = block.thread() / 32;
     WarpProducts& products = block.warpgroups().products(warp);
-    const WarpProducts::Finished finished = products.finish(groups_in_flight, warp % 4, block.shared());
+    const WarpProducts::Finished finished = products.finish(groups_in_flight, warp % 4, block.shared() + block.descriptor_base());
     if (finished.lane >= 0) {
       block.fail(
           warp * 32 + finished.lane, place,

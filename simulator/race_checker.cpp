@@ -14,11 +14,11 @@ void join(Clock& clock, const Clock& other) {
 
 }  // namespace
 
-RaceChecker::RaceChecker(int shared_memory, int threads, bool check_races)
+RaceChecker::RaceChecker(int shared_memory, int threads, int blocks, bool check_races)
     : check_races_(check_races),
-      threads_(threads),
-      warps_(threads / 32),
-      agents_(threads_ + 2 * warps_ + most_barriers),
+      threads_(threads * blocks),
+      warps_(threads_ / 32),
+      agents_(threads_ + 2 * warps_ + most_barriers * blocks),
       clocks_(warps_),
       writes_((shared_memory + 3) / 4),
       reads_(check_races ? writes_.size() * warps_ : 0),
@@ -26,7 +26,7 @@ RaceChecker::RaceChecker(int shared_memory, int threads, bool check_races)
       copy_of_((shared_memory + 15) / 16),
       touched_by_threads_(copy_of_.size()),
       readers_(2 * warps_),
-      fences_(threads) {}
+      fences_(threads_) {}
 
 void RaceChecker::start_block() {
   first_generation_ = ++generation_;
@@ -57,7 +57,13 @@ void RaceChecker::need_rows() {
   rows_.assign(threads_, row);
 }
 
-void RaceChecker::block_barrier() {
+void RaceChecker::barrier(int first, int threads) {
+  if (threads < threads_) {
+    Clock met;
+    for (int thread = first; thread < first + threads; ++thread) release(thread, met);
+    for (int thread = first; thread < first + threads; ++thread) acquire(thread, met);
+    return;
+  }
   ++generation_;
   if (rows_.empty()) return;
   Clock joined(agents_);

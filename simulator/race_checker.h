@@ -5,7 +5,7 @@
 // wait after those who arrived. Shuffles, ldmatrix and mma do not, though all lanes meet there. The words are
 // those of 32 bits: lanes may fill one 16-byte row together.
 //
-// Block barriers count generations: everything of an earlier generation is ordered. Within one generation
+// Barriers of all threads count generations: everything of an earlier generation is ordered. Within one generation
 // lanes of one warp are ordered by their clocks (WarpClock), threads of two warps by what they released and
 // acquired. The copy engine, the products of a warpgroup and bulk copies out of shared memory are agents of
 // their own: a copy is ordered before those who waited for its barrier, the reads of a product or bulk copy
@@ -37,16 +37,18 @@ struct Conflict {
 
 class RaceChecker {
  public:
-  static constexpr int most_barriers = 64;
+  static constexpr int most_barriers = 64;  // of a block
 
-  /// Without `check_races` only reads of unwritten words are found.
-  RaceChecker(int shared_memory, int threads, bool check_races);
+  /// `threads` a block, of which a cluster has `blocks`; `shared_memory` of all of them. Without `check_races`
+  /// only reads of unwritten words are found.
+  RaceChecker(int shared_memory, int threads, int blocks, bool check_races);
 
   /// A new block begins: nothing is written.
   void start_block();
 
   // --- what orders
-  void block_barrier();
+  /// All threads of a block, or of the cluster, have met.
+  void barrier(int first, int threads);
   void warp_barrier(int warp, uint32_t mask);
   /// Whoever acquires the clock comes after all that the thread has done and comes after.
   void release(int thread, Clock& clock);

@@ -20,6 +20,14 @@ std::string launch_fault(const Launch& launch) {
   if (launch.threads < 32 || launch.threads > 1024 || launch.threads % 32 != 0) {
     return fmt::format("{} threads per block, expected a multiple of 32 up to 1024", launch.threads);
   }
+  if (launch.cluster < 1 || launch.grid % launch.cluster != 0) {
+    return fmt::format("clusters of {} blocks in a grid of {}", launch.cluster, launch.grid);
+  }
+  if (launch.cluster > 1 && (launch.threads % 128 != 0 || launch.threads * launch.cluster > 1024)) {
+    return fmt::format(
+        "clusters of {} blocks of {} threads; the simulator takes multiples of 128, up to 1024 a cluster",
+        launch.cluster, launch.threads);
+  }
   if (launch.shared_memory < 0) return fmt::format("{} bytes of shared memory", launch.shared_memory);
   if (launch.grid < 0 || launch.grid > INT32_MAX) {
     return fmt::format("a grid of {} blocks, expected 0 to {}", launch.grid, INT32_MAX);
@@ -27,7 +35,7 @@ std::string launch_fault(const Launch& launch) {
   return "";
 }
 
-/// Hands out the blocks of a launch in order, to as many OS threads as there are, until one has a fault. All
+/// Hands out the blocks, or clusters, of a launch in order, to as many OS threads as there are, until one has a fault. All
 /// blocks below a faulty one have then been handed out, so that the lowest faulty block is reported, whatever
 /// the threads do.
 class Workers {
@@ -37,7 +45,7 @@ class Workers {
   Report run() {
     int count =
         launch_.os_threads > 0 ? launch_.os_threads : static_cast<int>(std::thread::hardware_concurrency());
-    count = static_cast<int>(std::clamp<int64_t>(count, 1, std::max<int64_t>(launch_.grid, 1)));
+    count = static_cast<int>(std::clamp<int64_t>(count, 1, std::max<int64_t>(launch_.grid / launch_.cluster, 1)));
     std::vector<std::thread> others;
     try {
       for (int i = 1; i < count; ++i) others.emplace_back([this] { work(); });
@@ -56,7 +64,7 @@ class Workers {
       Block block(launch_, global_);
       while (!stop_) {
         const int64_t index = next_++;
-        if (index >= launch_.grid) break;
+        if (index >= launch_.grid / launch_.cluster) break;
         if (!block.run(index)) {
           note_fault(index, block.report());
           return;

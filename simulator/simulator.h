@@ -28,7 +28,8 @@ struct Launch {
   void (*thunk)(const void*) = nullptr;
   void (*bind)(const void*) = nullptr;
   const void* parameters = nullptr;
-  int64_t grid = 0;
+  int64_t grid = 0;  // blocks
+  int cluster = 1;   // blocks of a cluster; divides the grid
   int threads = 0;
   int shared_memory = 0;
   std::vector<Buffer> buffers;

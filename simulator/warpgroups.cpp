@@ -7,17 +7,19 @@
 namespace tilewright::simulator {
 
 // An SM has 65536 registers, handed out in eights; a thread has at most 255, which take 256.
-Warpgroups::Warpgroups(int threads)
+Warpgroups::Warpgroups(int threads, int blocks)
     : registers_at_launch_(std::min(65536 / threads / 8 * 8, 256)),
-      products_(threads / 32),
-      groups_(threads / 128),
-      registers_(threads / 32) {}
+      products_(threads / 32 * blocks),
+      groups_(threads / 128 * blocks),
+      registers_(threads / 32 * blocks),
+      warps_per_block_(threads / 32),
+      free_(blocks) {}
 
 void Warpgroups::start_block() {
   for (WarpProducts& products : products_) products.clear();
   for (Group& group : groups_) group = {};
   std::fill(registers_.begin(), registers_.end(), registers_at_launch_);
-  free_ = 0;
+  std::fill(free_.begin(), free_.end(), 0);
   waiting_for_registers_.clear();
 }
 
@@ -39,8 +41,9 @@ bool Warpgroups::note_commit(int warp, const std::vector<Product>& products) {
 
 bool Warpgroups::set_registers(int warp, int count) {
   const int more = count - registers_[warp];
-  if (more > free_) return false;
-  free_ -= more;
+  int& free = free_[warp / warps_per_block_];
+  if (more > free) return false;
+  free -= more;
   registers_[warp] = count;
   return true;
 }

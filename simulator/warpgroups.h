@@ -12,8 +12,9 @@ namespace tilewright::simulator {
 
 class Warpgroups {
  public:
-  /// A group has four warps; what is left over can do nothing of the sort.
-  explicit Warpgroups(int threads);
+  /// Of a cluster of blocks, warps counted through all of them. A group has four warps; what is left over can
+  /// do nothing of the sort.
+  Warpgroups(int threads, int blocks);
   void start_block();
   bool complete(int warp) const { return warp / 4 < static_cast<int>(groups_.size()); }
 
@@ -24,11 +25,10 @@ class Warpgroups {
   bool note_commit(int warp, const std::vector<Product>& products);
   Place other_place() const { return other_place_; }
 
-  // --- registers, of a thread; all warps start with the same number, which takes all of the block's
+  // --- registers, of a thread; all warps start with the same number, which takes all of their block's
   int registers(int warp) const { return registers_[warp]; }
   /// False: so many are not free.
   bool set_registers(int warp, int count);
-  int free_registers() const { return free_; }
   Waiters& waiting_for_registers() { return waiting_for_registers_; }
 
   /// What is wrong at the end of a block: the warps of a group have not done the same. Empty: nothing.
@@ -49,7 +49,8 @@ class Warpgroups {
   std::vector<WarpProducts> products_;
   std::vector<Group> groups_;
   std::vector<int> registers_;
-  int free_ = 0;  // in the block, each for the 32 lanes of a warp
+  int warps_per_block_;
+  std::vector<int> free_;  // [block], each for the 32 lanes of a warp
   Waiters waiting_for_registers_;
   Place other_place_;
 };

@@ -20,7 +20,7 @@ struct HopperCase {
   int heads_kv = 2;
   int seqlen_q = 200;
   int seqlen_kv = 200;
-  int blocks = 2;  // that share the tiles; 0: a block for each tile
+  int blocks = 2;  // or clusters, that share the tiles; 0: one for each tile
 };
 
 /// One problem with its tensors.
@@ -44,7 +44,8 @@ class HopperProblem {
       }
     }
     launch_ = prepare_launch(spec_, schedule_, arguments_);
-    parameters_ = hopper_parameters(launch_, test.blocks ? counters_ : nullptr, tensor_map);
+    const bool counts = test.blocks && schedule_.cluster == 1;  // clusters take turns without a counter
+    parameters_ = hopper_parameters(launch_, counts ? counters_ : nullptr, tensor_map);
   }
   HopperProblem(const HopperProblem&) = delete;
   HopperProblem& operator=(const HopperProblem&) = delete;
@@ -66,6 +67,7 @@ class HopperProblem {
     run.bind = kernel.bind;
     run.parameters = &parameters_;
     run.grid = test_.blocks ? test_.blocks : launch_.plan.tiles;
+    run.grid *= run.cluster = schedule_.cluster;
     run.threads = source_.threads;
     run.shared_memory = source_.shared_memory;
     run.seed = seed;

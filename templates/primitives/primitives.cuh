@@ -25,7 +25,7 @@ DEVICE {
   asm("{ .reg .u64 wide; cvta.to.shared.u64 wide, %1; cvt.u32.u64 %0, wide; }" : "=r"(address) : "l"(dynamic_shared_memory));
   return address;
 }
-SIMULATOR { return 0; }
+SIMULATOR { return simulator->shared_base(); }
 
 /// The same value, of which the compiler knows nothing: what is derived from it inside a loop is not kept over the loop.
 PRIMITIVE u32 opaque(u32 value)

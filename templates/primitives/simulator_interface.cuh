@@ -6,8 +6,11 @@ struct SimulatorInterface {
   int (*thread_index)();
   int (*block_index)();
   int (*grid_blocks)();
+  int (*cluster_rank)();      // of the block in its cluster
+  unsigned (*shared_base)();  // where the block's shared memory begins
   // --- meeting points
   void (*block_barrier)(int site);                       // __syncthreads
+  void (*cluster_barrier)(int site);                     // barrier.cluster.arrive, .wait
   void (*warp_barrier)(unsigned mask, int site);         // __syncwarp
   unsigned (*shuffle_xor)(unsigned value, int lane_mask, int site);
   int (*warp_any)(int predicate, int site);              // vote.sync.any
@@ -15,7 +18,7 @@ struct SimulatorInterface {
   int (*uniform)(int value, int site);                   // redux.sync.max
   void (*named_barrier_wait)(int id, int threads, int site);    // bar.sync
   void (*named_barrier_arrive)(int id, int threads, int site);  // bar.arrive
-  // --- shared memory: byte offsets from 0
+  // --- shared memory: byte offsets
   void (*shared_load)(void* destination, unsigned address, int bytes, int site);         // 4, 8 or 16 bytes, aligned
   void (*shared_store)(unsigned address, const void* source, int bytes, int site);
   void (*load_matrix_x4)(unsigned* registers, unsigned address, int transposed, int site);   // ldmatrix .m8n8.x4.b16
@@ -25,6 +28,8 @@ struct SimulatorInterface {
   void (*barrier_arrive)(unsigned barrier, int site);
   void (*barrier_arrive_expecting)(unsigned barrier, int bytes, int site);
   void (*barrier_wait)(unsigned barrier, int parity, int site);
+  unsigned (*map_to_block)(unsigned address, int rank, int site);  // mapa: the same place in another block of the cluster
+  void (*barrier_arrive_in_cluster)(unsigned barrier, int site);   // a mapped one
   // --- global memory, checked against the launch's buffers
   void (*global_load)(void* destination, const void* address, int bytes, int site);
   void (*global_store)(void* address, const void* source, int bytes, int site);
@@ -36,6 +41,9 @@ struct SimulatorInterface {
   void (*copy_async_wait)(int groups_in_flight, int site);
   // cp.async.bulk.tensor; `map`: 128 bytes of simulator/tensor_map.h
   void (*tensor_load)(unsigned destination, const void* map, unsigned barrier, const int* coordinates, int rank, int site);
+  // the same to all blocks of the cluster whose bit is set in `blocks`, at the same place of each and its barrier
+  void (*tensor_load_multicast)(unsigned destination, const void* map, unsigned barrier, const int* coordinates, int rank,
+                                int blocks, int site);
   // --- matrix products: d += a * b, one warp; element_type 0 = fp16, 1 = bf16
   void (*matrix_multiply_16x8x16)(float* d, const unsigned* a, unsigned b0, unsigned b1, int element_type, int site);
   // --- products of a warpgroup: wgmma m64 n k16. `a`: 4 registers, null: shared memory. Descriptors: low words, the high word

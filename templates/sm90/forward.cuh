@@ -6,7 +6,7 @@ __device__ __forceinline__ void forward(const HopperForwardParameters& p, const 
   const int warpgroup = uniform(thread_index() / 128);
   if (packed_layout && thread_index() == 0) initialize_last_values(layout);
   if (thread_index() == 0) initialize_barriers(layout);
-  block_barrier();
+  meet_at_start();
   wait_for_previous_launch();
   // A block with one consumer is launched with all the registers that it can use.
   if (warpgroup == 0) {
@@ -19,4 +19,5 @@ __device__ __forceinline__ void forward(const HopperForwardParameters& p, const 
     if (consumers > 1) take_registers<consumer_registers>();
     consume(p, e, layout, warpgroup - 1);
   }
+  meet_at_end();
 }

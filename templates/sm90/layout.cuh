@@ -48,8 +48,8 @@ __device__ __forceinline__ void initialize_barriers(const Layout& layout) {
   for (int stage = 0; stage < stages; ++stage) {
     barrier_initialize(layout.key_full(stage), 1);
     barrier_initialize(layout.value_full(stage), 1);
-    barrier_initialize(layout.key_empty(stage), 4 * consumers);
-    barrier_initialize(layout.value_empty(stage), 4 * consumers);
+    barrier_initialize(layout.key_empty(stage), 4 * consumers * cluster);
+    barrier_initialize(layout.value_empty(stage), 4 * consumers * cluster);
   }
   for (int slot = 0; slot < 2; ++slot) barrier_initialize(layout.tile_full(slot), 1);
   fence_barrier_initialization();

@@ -16,6 +16,7 @@ __device__ __forceinline__ Tile tile_at(const HopperForwardParameters& p, int in
   const int m = rest / here, head_index = section * p.section_heads + rest - m * here;
   Tile tile;
   tile.row = (last_rows_first ? p.forward.m_tiles - 1 - m : m) * block_m;
+  if (clustered) tile.row = tile.row * cluster + cluster_rank() * block_m;
   tile.batch = head_index / p.forward.heads;
   tile.head = head_index - tile.batch * p.forward.heads;
   return tile;
