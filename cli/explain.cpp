@@ -120,8 +120,8 @@ std::string registers_text(const Explanation& e) {
 }
 
 std::string grid_text(const Explanation& e) {
-  const std::string tiles = fmt::format("{} query tiles{} a head", e.plan.m_tiles,
-                                        e.schedule.cluster > 1 ? " of a cluster" : "");
+  const std::string tiles =
+      fmt::format("{} query tiles{} a head", e.plan.m_tiles, e.schedule.cluster > 1 ? " of a cluster" : "");
   if (e.schedule.family == Family::sm80)
     return fmt::format("{} blocks of {} threads, {}", e.plan.tiles, e.schedule.threads(), tiles);
   return fmt::format("a block of {} threads per SM, {}, {} in all; they share them, {} head{} at a time",

@@ -207,7 +207,8 @@ std::string gain_chart(const std::vector<GainBar>& bars) {
       svg.box(left, y + 3, x(bar.gain) - left, row - 8, "best",
               fmt::format("{}: {:.1f} %", bar.label, 100 * bar.gain));
     svg.line(x(bar.margin), y + 2, x(bar.margin), y + row - 4, "margin");
-    svg.text(x(bar.gain > 0 ? bar.gain : bar.margin) + 6, y + 13, bar.gain > 0 ? fmt::format("{:.1f} %", 100 * bar.gain) : "default");
+    svg.text(x(bar.gain > 0 ? bar.gain : bar.margin) + 6, y + 13,
+             bar.gain > 0 ? fmt::format("{:.1f} %", 100 * bar.gain) : "default");
     y += row;
   }
   return svg.finish();

@@ -258,8 +258,9 @@ Source emit(const AttentionSpec& spec, const Schedule& schedule, const Target& t
       for (const char* file :
            {spec.sinks ? "sinks.cuh" : "", "sm90/ring.cuh", "sm90/layout.cuh", packed ? "packed.cuh" : "",
             packed ? "sm90/place_packed.cuh" : "sm90/place.cuh", packed ? "sm90/last_values.cuh" : "",
-            "sm90/together.cuh", "sm90/tiles.cuh", "sm90/producer.cuh", "sm90/expressions.cuh", "sm90/softmax.cuh",
-            "sm90/output.cuh", "sm90/consumer.cuh", "sm90/forward.cuh"})
+            schedule.cluster > 1 ? "sm90/together.cuh" : "", "sm90/tiles.cuh", "sm90/producer.cuh",
+            "sm90/expressions.cuh", "sm90/softmax.cuh", "sm90/output.cuh", "sm90/consumer.cuh",
+            "sm90/forward.cuh"})
         add_file(file);
     } else {
       for (const char* file :

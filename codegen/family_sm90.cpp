@@ -26,7 +26,8 @@ constexpr int expression_registers = 24;
 void refuse_cluster(Refusals& refusals, const AttentionSpec& spec, const Schedule& schedule) {
   if (schedule.cluster == 1) return;
   if (spec.mask.kind != Mask::Kind::none || spec.mask.blocks)
-    refusals.add("blocks.cluster needs `mask: none`: under a mask the blocks of a cluster visit different keys");
+    refusals.add(
+        "blocks.cluster needs `mask: none`: under a mask the blocks of a cluster visit different keys");
   if (spec.layout == Layout::packed)
     refusals.add("blocks.cluster needs a layout other than packed, in which sequences have the same lengths");
   if (std::min(panels(spec.head_dim.qk), panels(spec.head_dim.v)) < schedule.cluster)

@@ -11,8 +11,8 @@ namespace tilewright {
 
 struct LaunchPlan {
   int64_t m_tiles = 0;  // tiles of query rows per head; those of a cluster's blocks count as one
-  int64_t tiles =
-      0;  // of all heads and batches; blocks (clusters) of a launch in which each computes one; 0: nothing to do
+  int64_t tiles = 0;    // of all heads and batches; blocks (clusters) of a launch in which each computes one;
+                        // 0: nothing to do
   int64_t section_heads =
       1;  // sm90: heads whose tiles are computed together, because their K and V fit L2 together
 };

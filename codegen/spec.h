@@ -67,8 +67,9 @@ struct Mask {
 /// A schedule written by hand under `blocks:`; a field left out is chosen by the default rule.
 struct BlockRequest {
   std::optional<Family> family;
-  std::optional<int> m, n, stages, warps, cluster;
+  std::optional<int> m, n, stages, warps;
   std::optional<bool> query_in_registers, ping_pong;
+  std::optional<int> cluster;
   std::optional<std::string> order;  // sm90, backward: a name of backward_orders()
   bool operator==(const BlockRequest&) const = default;
 };

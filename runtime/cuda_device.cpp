@@ -91,13 +91,14 @@ class CudaExecutable final : public Executable {
     const int blocks = blocks_to_share_tiles(multiprocessors_, options, cluster_);
     Current current(*context_);
     if (family_ == Family::sm90) {
-      // One block fills a multiprocessor: more of them would queue up. Clusters share tiles without a counter.
+      // One block fills a multiprocessor: more of them would queue up. Clusters share tiles without a
+      // counter.
       const bool share = tiles_to_share(launch.plan.tiles, blocks);
       int* const counters =
           share && cluster_ == 1 ? counters_->counters_for(static_cast<CUstream>(stream)) : nullptr;
       const HopperForwardParameters parameters = hopper_parameters(launch, counters, encode_tensor_map);
-      start(stream, main_, counters || (share && cluster_ > 1) ? blocks : launch.plan.tiles, &parameters, launch.expressions.bytes,
-            options.programmatic_dependent_launch);
+      start(stream, main_, counters || (share && cluster_ > 1) ? blocks : launch.plan.tiles, &parameters,
+            launch.expressions.bytes, options.programmatic_dependent_launch);
     } else {
       start(stream, main_, launch.plan.tiles, &launch.parameters, launch.expressions.bytes,
             options.programmatic_dependent_launch);
@@ -238,8 +239,7 @@ class CudaDevice final : public Device {
   std::unique_ptr<Executable> load(const AttentionSpec& spec, const Schedule& schedule, const Source& source,
                                    KernelCache& cache, CacheResult& from) override {
     auto entry = build_kernel(cache, spec, schedule, source, target(), wants_ptx(), &from);
-    return std::make_unique<CudaExecutable>(context_, multiprocessors_, schedule, source,
-                                            entry->compiled);
+    return std::make_unique<CudaExecutable>(context_, multiprocessors_, schedule, source, entry->compiled);
   }
 
   void* allocate(size_t bytes) override {

@@ -363,10 +363,9 @@ void Block::record(int thread, Place place, const std::string& what, int other_l
   report_.ok = false;
   report_.line = place.line();
   report_.other_line = other_line;
-  report_.message =
-      fmt::format("kernel {}, block {}, {}{}: {}", launch_.kernel_name,
-                  index_ * launch_.cluster + rank_of(thread), describe_thread(thread % launch_.threads),
-                  place == Place() ? "" : ", " + describe(place), what);
+  report_.message = fmt::format(
+      "kernel {}, block {}, {}{}: {}", launch_.kernel_name, index_ * launch_.cluster + rank_of(thread),
+      describe_thread(thread % launch_.threads), place == Place() ? "" : ", " + describe(place), what);
 }
 
 void Block::abandon() {

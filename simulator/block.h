@@ -1,6 +1,6 @@
-// One block on one OS thread: its threads as fibers, their meeting points, its shared memory. Or the blocks of
-// one cluster together: threads count through all of them then, and the shared memory of the block of rank r
-// lies from r times `shared_stride()` on.
+// One block on one OS thread: its threads as fibers, their meeting points, its shared memory. Or the blocks
+// of one cluster together: threads count through all of them then, and the shared memory of the block of rank
+// r lies from r times `shared_stride()` on.
 #pragma once
 
 #include <array>
@@ -50,8 +50,8 @@ class Block {
   /// Threads: a multiple of 32 up to 1024. Throws Error(environment) if the stacks cannot be had.
   Block(const Launch& launch, GlobalMemory& global);
 
-  /// Runs block (or cluster) `index` from start to end. False: a fault was found, see report(); the object is then of no
-  /// more use.
+  /// Runs block (or cluster) `index` from start to end. False: a fault was found, see report(); the object is
+  /// then of no more use.
   bool run(int64_t index);
   const Report& report() const { return report_; }
 
@@ -84,9 +84,7 @@ class Block {
   std::vector<BulkReduction>& bulk_reductions() { return threads_[running_].bulk; }
   /// Whether an asynchronous copy issued now stays in flight until its thread waits.
   bool copy_is_late();
-  uint64_t global_thread(int thread) const {
-    return index_ * threads_.size() + thread;
-  }
+  uint64_t global_thread(int thread) const { return index_ * threads_.size() + thread; }
   std::string describe_global_thread(uint64_t thread) const;
 
   void block_barrier(Place place);

@@ -103,14 +103,15 @@ void check_size(Block& block, int bytes, int smallest, Place place) {
 
 }  // namespace
 
-void check_shared_bounds(Block& block, int thread, const char* what, uint32_t address, int bytes, Place place) {
+void check_shared_bounds(Block& block, int thread, const char* what, uint32_t address, int bytes,
+                         Place place) {
   const uint32_t room = static_cast<uint32_t>(block.shared_bytes());
   const uint32_t offset = address - block.shared_base();  // of another block: a large one
   if (offset <= room && room - offset >= static_cast<uint32_t>(bytes)) return;
   block.fail(thread, place, [&] {
-    return fmt::format("out of bounds: {}{} bytes at shared byte {}, the block has {} bytes of shared memory{}",
-                       what, bytes, offset, room,
-                       block.cluster() == 1 ? "" : fmt::format(" from byte {} on", block.shared_base()));
+    return fmt::format(
+        "out of bounds: {}{} bytes at shared byte {}, the block has {} bytes of shared memory{}", what, bytes,
+        offset, room, block.cluster() == 1 ? "" : fmt::format(" from byte {} on", block.shared_base()));
   });
 }
 

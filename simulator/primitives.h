@@ -10,7 +10,8 @@
 namespace tilewright::simulator {
 
 /// Bytes of the running thread's own block; `what`: "a box of ".
-void check_shared_bounds(Block& block, int thread, const char* what, uint32_t address, int bytes, Place place);
+void check_shared_bounds(Block& block, int thread, const char* what, uint32_t address, int bytes,
+                         Place place);
 
 /// Where `bytes` of shared memory lie; within bounds, aligned to their size, no barrier's.
 std::byte* shared_at(Block& block, int thread, uint32_t address, int bytes, Place place);
@@ -22,7 +23,8 @@ std::byte* shared_at(Block& block, int thread, uint32_t address, int bytes, Plac
 TensorCopy checked_box(Block& block, uint32_t destination, const void* map, const int* coordinates, int rank,
                        Place place);
 
-/// Begins a copy whose place and barrier are set: the barrier must be initialised and known to the copy engine.
+/// Begins a copy whose place and barrier are set: the barrier must be initialised and known to the copy
+/// engine.
 void start_copy(Block& block, TensorCopy& copy);
 
 /// Arrives at a barrier of any block of the cluster.

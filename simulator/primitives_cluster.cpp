@@ -1,5 +1,5 @@
-// The emulation of what the blocks of a cluster do together: they meet, reach each other's barriers, and share
-// the boxes that the copy engine brings.
+// The emulation of what the blocks of a cluster do together: they meet, reach each other's barriers, and
+// share the boxes that the copy engine brings.
 #include <bit>
 
 #include <fmt/format.h>
@@ -43,7 +43,8 @@ unsigned map_to_block(unsigned address, int rank, int site) {
   Block& block = Block::current();
   const Place place(Primitive::map_to_block, site);
   if (rank < 0 || rank >= block.cluster()) {
-    block.fail(place, [&] { return fmt::format("rank {} in a cluster of {} blocks", rank, block.cluster()); });
+    block.fail(place,
+               [&] { return fmt::format("rank {} in a cluster of {} blocks", rank, block.cluster()); });
   }
   check_shared_bounds(block, block.thread(), "", address, 1, place);
   return in_block(block, address, rank);

@@ -386,7 +386,8 @@ void warpgroup_wait(int groups_in_flight, int site) {
   block.collective(place, nothing, [&](int* const*) {
     const int warp = block.thread() / 32;
     WarpProducts& products = block.warpgroups().products(warp);
-    const WarpProducts::Finished finished = products.finish(groups_in_flight, warp % 4, block.shared() + block.descriptor_base());
+    const WarpProducts::Finished finished =
+        products.finish(groups_in_flight, warp % 4, block.shared() + block.descriptor_base());
     if (finished.lane >= 0) {
       block.fail(
           warp * 32 + finished.lane, place,

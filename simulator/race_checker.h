@@ -5,12 +5,12 @@
 // wait after those who arrived. Shuffles, ldmatrix and mma do not, though all lanes meet there. The words are
 // those of 32 bits: lanes may fill one 16-byte row together.
 //
-// Barriers of all threads count generations: everything of an earlier generation is ordered. Within one generation
-// lanes of one warp are ordered by their clocks (WarpClock), threads of two warps by what they released and
-// acquired. The copy engine, the products of a warpgroup and bulk copies out of shared memory are agents of
-// their own: a copy is ordered before those who waited for its barrier, the reads of a product or bulk copy
-// before those who come after the wait for it. They touch whole granules of 16 bytes, and see a thread's
-// store if they come after a fence (fence.proxy.async) that the thread executed after it.
+// Barriers of all threads count generations: everything of an earlier generation is ordered. Within one
+// generation lanes of one warp are ordered by their clocks (WarpClock), threads of two warps by what they
+// released and acquired. The copy engine, the products of a warpgroup and bulk copies out of shared memory
+// are agents of their own: a copy is ordered before those who waited for its barrier, the reads of a product
+// or bulk copy before those who come after the wait for it. They touch whole granules of 16 bytes, and see a
+// thread's store if they come after a fence (fence.proxy.async) that the thread executed after it.
 #pragma once
 
 #include <array>
@@ -39,8 +39,8 @@ class RaceChecker {
  public:
   static constexpr int most_barriers = 64;  // of a block
 
-  /// `threads` a block, of which a cluster has `blocks`; `shared_memory` of all of them. Without `check_races`
-  /// only reads of unwritten words are found.
+  /// `threads` a block, of which a cluster has `blocks`; `shared_memory` of all of them. Without
+  /// `check_races` only reads of unwritten words are found.
   RaceChecker(int shared_memory, int threads, int blocks, bool check_races);
 
   /// A new block begins: nothing is written.

@@ -35,9 +35,9 @@ std::string launch_fault(const Launch& launch) {
   return "";
 }
 
-/// Hands out the blocks, or clusters, of a launch in order, to as many OS threads as there are, until one has a fault. All
-/// blocks below a faulty one have then been handed out, so that the lowest faulty block is reported, whatever
-/// the threads do.
+/// Hands out the blocks, or clusters, of a launch in order, to as many OS threads as there are, until one has
+/// a fault. All blocks below a faulty one have then been handed out, so that the lowest faulty block is
+/// reported, whatever the threads do.
 class Workers {
  public:
   Workers(const Launch& launch, GlobalMemory& global) : launch_(launch), global_(global) {}
@@ -45,7 +45,8 @@ class Workers {
   Report run() {
     int count =
         launch_.os_threads > 0 ? launch_.os_threads : static_cast<int>(std::thread::hardware_concurrency());
-    count = static_cast<int>(std::clamp<int64_t>(count, 1, std::max<int64_t>(launch_.grid / launch_.cluster, 1)));
+    count =
+        static_cast<int>(std::clamp<int64_t>(count, 1, std::max<int64_t>(launch_.grid / launch_.cluster, 1)));
     std::vector<std::thread> others;
     try {
       for (int i = 1; i < count; ++i) others.emplace_back([this] { work(); });

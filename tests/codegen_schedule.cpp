@@ -73,10 +73,18 @@ TEST(Schedule, EachIllegalAxisOfHopperIsNamed) {
            {"{family: sm90, m: 64, ping_pong: true}", "two consumers"},
            {"{family: sm90, query_in_registers: true}", "sm80 family alone"},
            {"{family: sm90, stages: 8}", "bytes of shared memory"},
-           {"{family: sm80, ping_pong: true}", "sm90 family alone"}})
+           {"{family: sm80, ping_pong: true}", "sm90 family alone"},
+           {"{family: sm80, cluster: 2}", "sm90 family's forward pass alone"},
+           {"{family: sm90, cluster: 2}", "72 columns or more of K and of V"}})
     EXPECT_NE(refusal(std::string("{head_dim: 64, blocks: ") + blocks + "}", "sm_90a").find(expected),
               std::string::npos)
         << blocks << ": " << refusal(std::string("{head_dim: 64, blocks: ") + blocks + "}", "sm_90a");
+  for (const char* more : {"mask: causal", "mask: {window: [8, 8]}", "mask: \"kv % 2 == 0\"",
+                           "layout: packed", "mask: {blocks: {m: 128, n: 128}}", "pass: backward"})
+    EXPECT_NE(refusal(std::string("{head_dim: 128, blocks: {cluster: 2}, ") + more + "}", "sm_90a")
+                  .find("blocks.cluster"),
+              std::string::npos)
+        << more;
   EXPECT_NE(refusal("{head_dim: 64, blocks: {family: sm90}}", "sm_80").find("needs wgmma"),
             std::string::npos);
 }
@@ -89,6 +97,20 @@ TEST(Schedule, HopperTakesItsOwnFamilyAndTheOtherWhenAskedTo) {
   EXPECT_EQ(choose_schedule(spec_of("{head_dim: 64, blocks: {m: 64, n: 64, warps: 4}}"), hopper).family,
             Family::sm80);
   EXPECT_EQ(choose_schedule(spec_of("head_dim: 64"), target_by_name("sm_100a")).family, Family::sm80);
+}
+
+TEST(Schedule, ClustersTakeTheirTilesTogether) {
+  const AttentionSpec spec = spec_of("{head_dim: 128, blocks: {m: 64, n: 64, cluster: 2}}");
+  const Schedule schedule = choose_schedule(spec, target_by_name("sm_90a"));
+  EXPECT_EQ(schedule.cluster, 2);
+  EXPECT_NE(describe(schedule).find("clusters of 2"), std::string::npos);
+  EXPECT_EQ(schedule_of(request_for(schedule)), schedule);
+  const LaunchShape shape = {.batch = 3, .heads = 5, .seqlen_q = 129, .seqlen_kv = 1};
+  EXPECT_EQ(plan_launch(spec, schedule, shape).m_tiles, 2);
+  EXPECT_EQ(plan_launch(spec, schedule, shape).tiles, 30);
+  // Blocks by hand that do not ask for clusters have none, whatever the default rule says.
+  EXPECT_EQ(choose_schedule(spec_of("{head_dim: 256, blocks: {m: 128}}"), target_by_name("sm_90a")).cluster,
+            1);
 }
 
 TEST(Schedule, UnsupportedSpecsSayWhy) {

@@ -58,10 +58,11 @@ TEST(ScheduleSpace, ReasonsAreCountedByClass) {
 }
 
 TEST(ScheduleSpace, BlocksSayTheWholeSchedule) {
-  for (const char* target : {"sm_80", "sm_90a"})
-    for (const Schedule& schedule : schedule_space(spec_of("head_dim: 64"), target_by_name(target)).legal) {
+  for (auto [target, text] : {std::pair("sm_80", "head_dim: 64"), std::pair("sm_90a", "head_dim: 64"),
+                              std::pair("sm_90a", "head_dim: 256")})
+    for (const Schedule& schedule : schedule_space(spec_of(text), target_by_name(target)).legal) {
       EXPECT_EQ(schedule_of(request_for(schedule)), schedule) << describe(schedule);
-      AttentionSpec spec = spec_of("head_dim: 64");
+      AttentionSpec spec = spec_of(text);
       spec.blocks = request_for(schedule);
       EXPECT_EQ(choose_schedule(spec, target_by_name(target)), schedule) << describe(schedule);
       EXPECT_EQ(parse_spec(canonical_form(spec), "again"), spec);

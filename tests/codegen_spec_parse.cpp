@@ -154,6 +154,7 @@ TEST(SpecParse, RefusesUnknownAndDuplicateKeys) {
       {"head_dim: 64\nmask: {blocks: {m: 64, n: 64}, window: [1, 0]}", "2:40: mask.window: beside other keys"},
       {"head_dim: 64\nmask: {blocks: {m: 64, n: 64}, with: {blocks: {m: 64, n: 64}}}",
        "2:38: mask.with: expected another mask"},
+      {"head_dim: 64\nblocks: {cluster: 4}", "2:19: blocks.cluster: 4 is not valid; expected an integer from 1 to 2"},
       {"head_dim: 64\nblocks: {block_m: 64}",
        "2:10: unknown key 'block_m' in blocks; expected one of family, m, n, stages, warps, query_in_registers, ping_pong"},
       {"head_dim: 64\n<<: {lse: true}\n", "2:1: unknown key '<<'"},
@@ -296,7 +297,7 @@ TEST(SpecParse, RefusesWrongTypes) {
        "2i + 1) or half (i with i + head_dim / 2)"},
       {"head_dim: 64\nblocks: atuo",
        "2:9: blocks: 'atuo' is not valid; expected auto, or a map with any of family, m, n, "
-       "stages, warps, query_in_registers, ping_pong, order; nearest: auto"},
+       "stages, warps, query_in_registers, ping_pong, cluster, order; nearest: auto"},
       {"head_dim: 64\nsoftmax_scale: nan", "2:16: softmax_scale: 'nan' is not valid"},
       {"head_dim: 64\nsoftmax_scale: .inf", "2:16: softmax_scale: '.inf' is not valid"},
       {"head_dim: 64\nsoftcap: inf", "2:10: softcap: 'inf' is not valid"},

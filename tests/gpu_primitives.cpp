@@ -21,6 +21,7 @@ struct PrimitiveCase {
   const char* name;
   const char* body;      // of a kernel of one warpgroup; `put(i, word)` writes word `i` of the output
   double tolerance = 0;  // relative; 0: equal bits
+  int cluster = 1;
 };
 
 // Q, K and V hold eighths between -2 and 2, so that every sum of products is exact in any order.
@@ -155,6 +156,34 @@ const PrimitiveCase cases[] = {
   wait_output(output, probabilities);
   for (int i = 0; i < 64; ++i) put_float(thread * 64 + i, output[i]);
 )"},
+    {"BoxesForACluster", R"(
+  const int rank = cluster_rank();
+  begin_barrier();
+  cluster_barrier();
+  if (thread == 0) {
+    barrier_arrive_expecting(base, 2 * 8192);
+    tensor_load_multicast(base + 1024 + rank * 8192, &p.q_map, base, rank * 64, 10 * rank, 0, 0, 3);
+  }
+  barrier_wait(base, 0);
+  for (int i = 0; i < 32; ++i) put(rank * 4096 + thread * 32 + i, shared_load(base + 1024 + (thread * 32 + i) * 4));
+  cluster_barrier();
+)",
+     0, 2},
+    {"ArrivalsFromACluster", R"(
+  const int rank = cluster_rank();
+  if (thread == 0) barrier_initialize(base, 10);  // of four warps of each block, and twice of the first
+  fence_barrier_initialization();
+  cluster_barrier();
+  if (thread % 32 < 2) barrier_arrive_in_cluster(map_to_block(base, thread % 32));
+  if (rank == 0 && thread < 2) {
+    barrier_arrive_in_cluster(map_to_block(base, thread));
+    barrier_arrive_in_cluster(map_to_block(base, thread));
+  }
+  barrier_wait(base, 0);
+  put(rank * 128 + thread, rank * 1000 + block_index() * 100 + grid_blocks());
+  cluster_barrier();
+)",
+     0, 2},
 };
 
 const char* const kernel_head = R"(
@@ -220,7 +249,8 @@ Source source_of(const PrimitiveCase& test, const AttentionSpec& spec, const Sch
                  declarations("primitives/primitives.cuh", backend) +
                  declarations("primitives/element_bf16.cuh", backend);
   source.text += declarations("sm90/parameters.cuh", backend) + declarations("primitives/sm90.cuh", backend) +
-                 declarations("primitives/sm90_bulk.cuh", backend);
+                 declarations("primitives/sm90_bulk.cuh", backend) +
+                 declarations("primitives/cluster.cuh", backend);
   for (const TemplateItem& item : warpgroup_products(spec, schedule, backend))
     source.text += item.text + "\n";
   source.text += kernel_head;
@@ -240,7 +270,9 @@ Source source_of(const PrimitiveCase& test, const AttentionSpec& spec, const Sch
 
 std::vector<uint32_t> run_on(Device& device, const PrimitiveCase& test) {
   const AttentionSpec spec =
-      parse_spec("{head_dim: 128, blocks: {family: sm90, m: 128, n: 64, stages: 1}}", "test");
+      parse_spec("{head_dim: 128, blocks: {family: sm90, m: 128, n: 64, stages: 1, cluster: " +
+                     std::to_string(test.cluster) + "}}",
+                 "test");
   const Schedule schedule = choose_schedule(spec, target_by_name("sm_90a"));
   KernelCache cache({.directory = {}, .disk = false});
   CacheResult from;

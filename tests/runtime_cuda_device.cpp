@@ -187,10 +187,15 @@ class HopperDeviceTest : public CudaDeviceTest {
   /// One launch of `tiles` tiles; what the driver saw of it.
   std::string launch_of(Runtime& runtime, int64_t tiles, uintptr_t stream,
                         const LaunchOptions& options = {}) const {
-    DeviceBuffer memory(runtime, tiles * 64 * 2);
-    TensorView view{.data = memory.data(), .dtype = DataType::bf16, .shape = {tiles, 1, 1, 64}};
-    runtime.kernel(hopper_)->launch(reinterpret_cast<Stream>(stream),
-                                    {.q = view, .k = view, .v = view, .out = view}, options);
+    return launch_of(hopper_, runtime, tiles, stream, options);
+  }
+  std::string launch_of(const AttentionSpec& spec, Runtime& runtime, int64_t tiles, uintptr_t stream,
+                        const LaunchOptions& options = {}) const {
+    const int64_t width = spec.head_dim.qk;
+    DeviceBuffer memory(runtime, tiles * width * 2);
+    TensorView view{.data = memory.data(), .dtype = DataType::bf16, .shape = {tiles, 1, 1, width}};
+    runtime.kernel(spec)->launch(reinterpret_cast<Stream>(stream),
+                                 {.q = view, .k = view, .v = view, .out = view}, options);
     const std::string launch = lines("launch ").back();
     return launch.substr(0, launch.find(" 1 1 ")) + ", " + lines("tiles ").back();
   }
@@ -273,6 +278,23 @@ TEST_F(HopperDeviceTest, AMarginLeavesMultiprocessorsFree) {
       EXPECT_EQ(
           test::message_of<Error>([&] { launch_of(runtime, 20, 7, {.sm_margin = margin}); }),
           "sm_margin is " + std::to_string(margin) + ", expected 0 to 7: the device has 8 multiprocessors");
+  });
+}
+
+TEST_F(HopperDeviceTest, ClustersShareTilesWithoutACounter) {
+  const AttentionSpec spec = parse_spec("{head_dim: 128, blocks: {m: 128, n: 96, cluster: 2}}", "spec");
+  IN_CHILD({
+    Runtime runtime(options());
+    EXPECT_EQ(launch_of(spec, runtime, 3, 7), "launch grid 6, tiles 3 counters none");
+    EXPECT_NE(lines("launch ").back().find(" clusters of 2"), std::string::npos);
+    EXPECT_EQ(launch_of(spec, runtime, 20, 7), "launch grid 8, tiles 20 counters none");
+    EXPECT_EQ(launch_of(spec, runtime, 20, 7, {.sm_margin = 1}), "launch grid 6, tiles 20 counters none");
+    EXPECT_EQ(launch_of(spec, runtime, 20, 7, {.sm_margin = 7}), "launch grid 2, tiles 20 counters none");
+    EXPECT_EQ(launch_of(spec, runtime, 20, 0x1000), "launch grid 8, tiles 20 counters none") << "captured";
+    launch_of(spec, runtime, 20, 7, {.programmatic_dependent_launch = true});
+    EXPECT_TRUE(lines("launch ").back().ends_with(" clusters of 2 early"));
+    launch_of(runtime, 20, 7);
+    EXPECT_EQ(lines("launch ").back().find(" clusters"), std::string::npos);
   });
 }
 

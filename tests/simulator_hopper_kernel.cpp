@@ -28,6 +28,14 @@ const HopperCase block_a_tile = {
     "{head_dim: 96, mask: causal, blocks: {m: 128, n: 64, stages: 2, warps: 12, ping_pong: true}}", 2, 300,
     300, 0};
 
+// Each cluster computes several pairs of tiles, the last one without rows for its second block; a tile of
+// keys has an odd number of panels.
+const HopperCase pair = {"{head_dim: {qk: 136, v: 128}, blocks: {m: 64, n: 32, stages: 2, cluster: 2}}", 2,
+                         300, 150};
+const HopperCase pair_with_turns = {
+    "{head_dim: 80, gqa_ratio: 2, blocks: {m: 128, n: 48, stages: 1, ping_pong: true, cluster: 2}}", 1, 200,
+    150, 0};
+
 // --- as they are
 
 void expect_right(HopperProblem& problem, const std::string& text, uint64_t seed, int os_threads = 1) {
@@ -40,7 +48,8 @@ void expect_right(HopperProblem& problem, const std::string& text, uint64_t seed
 }
 
 TEST(HopperKernel, EverySeedGivesTheRightAnswer) {
-  for (const HopperCase& test : {ping_pong, plain, one_consumer, three_consumers, block_a_tile}) {
+  for (const HopperCase& test :
+       {ping_pong, plain, one_consumer, three_consumers, block_a_tile, pair, pair_with_turns}) {
     HopperProblem problem(test);
     for (uint64_t seed = 0; seed < 6; ++seed) expect_right(problem, problem.source().text, seed);
   }
@@ -50,8 +59,11 @@ TEST(HopperKernel, BlocksShareTilesAcrossThreads) {
   HopperCase test = ping_pong;
   test.blocks = 4;
   test.seqlen_q = 1200;
-  HopperProblem problem(test);
-  for (uint64_t seed = 0; seed < 3; ++seed) expect_right(problem, problem.source().text, seed, 4);
+  HopperProblem problem(test), of_clusters(pair);
+  for (uint64_t seed = 0; seed < 3; ++seed) {
+    expect_right(problem, problem.source().text, seed, 4);
+    expect_right(of_clusters, of_clusters.source().text, seed, 4);
+  }
 }
 
 // --- with a defect
@@ -97,7 +109,7 @@ TEST_P(HopperDefect, IsFoundWithEverySeed) {
 constexpr const char* wait_for_values = "barrier_wait(layout.value_full(values.stage), values.parity);";
 constexpr const char* wait_for_keys = "barrier_wait(layout.key_full(place.stage), place.parity);";
 constexpr const char* expect_keys = "barrier_arrive_expecting(layout.key_full(place.stage), key_bytes);";
-constexpr const char* key_arrivals = "barrier_initialize(layout.key_empty(stage), 4 * consumers);";
+constexpr const char* key_arrivals = "barrier_initialize(layout.key_empty(stage), 4 * consumers * cluster);";
 constexpr const char* next_turn = "if (ping_pong) named_barrier_arrive<256>(1 + (";
 
 INSTANTIATE_TEST_SUITE_P(
@@ -150,8 +162,8 @@ INSTANTIATE_TEST_SUITE_P(
                "", ""},
         Defect{"takes_too_many_registers", ping_pong, "take_registers<consumer_registers>();",
                "take_registers<consumer_registers + 16>();", "deadlock"},
-        Defect{"producer_keeps_its_registers", ping_pong, "release_registers<producer_registers>();",
-               ";", "deadlock"},
+        Defect{"producer_keeps_its_registers", ping_pong, "release_registers<producer_registers>();", ";",
+               "deadlock"},
         Defect{"no_fence_before_products", ping_pong, "  simulator->warpgroup_fence(site);\n", "",
                "warpgroup_fence"},
         Defect{"no_commit", ping_pong, "  simulator->warpgroup_commit(site);\n", "", ""},
@@ -163,7 +175,23 @@ INSTANTIATE_TEST_SUITE_P(
                "warpgroup_descriptor(layout.value(0), 1024)", ""},
         Defect{"counters_not_reset", ping_pong, "global_store(p.counters, 0);", "", ""},
         Defect{"tile_given_out_twice", ping_pong, "global_add(p.counters, 1) + grid_blocks()",
-               "global_add(p.counters, 1) + grid_blocks() - 1", ""}),
+               "global_add(p.counters, 1) + grid_blocks() - 1", ""},
+        Defect{"no_meeting_at_start", pair, "  if (clustered) cluster_barrier();  // before", "  //",
+               "barrier at shared byte"},
+        Defect{"no_meeting_at_end", pair, "  if (clustered) cluster_barrier();  // a block", "  //",
+               "the block of rank"},
+        Defect{"half_for_one_block_alone", pair, "(1 << cluster) - 1", "1 << cluster_rank()", " lacks "},
+        Defect{"both_bring_the_same_half", pair, "i * cluster + cluster_rank()", "i * cluster", ""},
+        Defect{"waits_for_its_own_half", pair, expect_keys,
+               "barrier_arrive_expecting(layout.key_full(place.stage), key_bytes / 2);", ""},
+        Defect{"arrivals_of_one_block", pair, key_arrivals,
+               "barrier_initialize(layout.key_empty(stage), 4 * consumers);", ""},
+        Defect{"releases_its_own_stage_alone", pair, "if (lane < cluster && lane != cluster_rank())",
+               "if (false)", " lacks "},
+        Defect{"does_not_wait_for_the_other_block", pair,
+               "barrier_wait(layout.value_empty(place.stage), place.parity ^ 1);", "", ""},
+        Defect{"both_compute_the_same_rows", pair, " + cluster_rank() * block_m", "", ""},
+        Defect{"clusters_share_no_tiles", pair, "grid_blocks() / cluster", "1", ""}),
     [](const auto& defect) { return defect.param.name; });
 
 /// Where the text calls what starts with `call`, after the primitives.
@@ -179,7 +207,7 @@ class HopperCall : public testing::TestWithParam<const char*> {};
 // Each call in the kernel is there for a reason: without it there is a schedule that fails with every seed.
 TEST_P(HopperCall, NoneCanBeLeftOut) {
   std::vector<bool> found;
-  for (const HopperCase& test : {ping_pong, plain, one_consumer, three_consumers}) {
+  for (const HopperCase& test : {ping_pong, plain, one_consumer, three_consumers, pair}) {
     HopperProblem problem(test);
     const std::string& whole = problem.source().text;
     const std::vector<size_t> calls = calls_in(whole, GetParam());
@@ -200,7 +228,8 @@ TEST_P(HopperCall, NoneCanBeLeftOut) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Kernel, HopperCall,
-                         testing::Values("barrier_wait(layout.", "release(layout.", "barrier_arrive(layout.",
+                         testing::Values("barrier_wait(layout.", "release(layout.",
+                                         "release_elsewhere(layout.", "barrier_arrive(layout.",
                                          "barrier_arrive_expecting(layout.", "wait_scores<",
                                          "wait_output(output", "barrier_initialize(layout."));
 

@@ -18,6 +18,7 @@ using KernelBody = std::function<void(const SimulatorInterface& simulator)>;
 struct TestLaunch {
   int warps = 1;
   int64_t grid = 1;
+  int cluster = 1;
   int shared_memory = 4096;
   std::vector<Buffer> buffers = {};
   uint64_t seed = 0;
@@ -40,6 +41,7 @@ inline Report run_body(const KernelBody& body, const TestLaunch& test = {}) {
   };
   launch.parameters = &body;
   launch.grid = test.grid;
+  launch.cluster = test.cluster;
   launch.threads = test.warps * 32;
   launch.shared_memory = test.shared_memory;
   launch.buffers = test.buffers;

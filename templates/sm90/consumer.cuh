@@ -1,7 +1,6 @@
 // A consumer: a warpgroup that computes 64 query rows of each of the block's tiles.
 
-/// What stays the same for a consumer over all its tiles. Descriptors are the low words; see
-/// warpgroup_descriptor.
+/// What stays the same over all tiles; descriptors are the low words (warpgroup_descriptor).
 struct Consumer {
   int group;
   u32 query, keys, values;
@@ -17,7 +16,8 @@ __device__ __forceinline__ void attend_first(const HopperForwardParameters& p, c
   barrier_wait(layout.key_full(place.stage), place.parity);
   multiply_query_keys(scores, me.query, me.keys + place.stage * (key_bytes / 16));
   wait_scores<0>(scores);
-  release_stage(layout.key_empty(place.stage));
+  release(layout.key_empty(place.stage));
+  if (clustered) release_elsewhere(layout.key_empty(place.stage));
   if (with_changed_scores) change_scores(scores, p.forward.scale, sequence, scope, row, j * block_n);
   mask_scores(scores, sequence, row, j * block_n);
   if (masked_by_function) hide_scores(scores, sequence, scope, row, j * block_n);
@@ -46,13 +46,15 @@ __device__ __forceinline__ void attend(const HopperForwardParameters& p, const L
   multiply_probabilities_values(output, probabilities, me.values + values.stage * (value_bytes / 16));
   if (ping_pong) named_barrier_arrive<256>(1 + (me.group + 1 == consumers ? 0 : me.group + 1));
   wait_scores<1>(scores);
-  release_stage(layout.key_empty(place.stage));
+  release(layout.key_empty(place.stage));
+  if (clustered) release_elsewhere(layout.key_empty(place.stage));
   if (with_changed_scores) change_scores(scores, p.forward.scale, sequence, scope, row, j * block_n);
   if (masked) mask_scores(scores, sequence, row, j * block_n);
   if (masked && masked_by_function) hide_scores(scores, sequence, scope, row, j * block_n);
   update_softmax<masked || scores_may_vanish>(scores, state, correction, scale_log2);
   wait_output(output, probabilities, scores);
-  release_stage(layout.value_empty(values.stage));
+  release(layout.value_empty(values.stage));
+  if (clustered) release_elsewhere(layout.value_empty(values.stage));
   pack_probabilities(probabilities, scores);
   if (!lazy_rescale || warp_any(correction[0] != 1.0f || correction[1] != 1.0f)) rescale(output, correction);
 }
@@ -67,7 +69,8 @@ __device__ __forceinline__ void consume(const HopperForwardParameters& p, const 
   const float scale_log2 = with_changed_scores ? log2_e : p.forward.scale_log2;
   if (ping_pong && group == consumers - 1) named_barrier_arrive<256>(1);  // the first turn is group 0's
   RingPlace place = {0, 0};
-  int index = first_tile();
+  int index = block_index();
+  if (clustered) index /= cluster;
 #pragma unroll 1
   for (int round = 0; index < p.tiles; ++round) {
     // What the loops count with goes through uniform(): a single value that the compiler cannot prove equal
@@ -92,8 +95,7 @@ __device__ __forceinline__ void consume(const HopperForwardParameters& p, const 
                    probabilities, state, scale_log2);
       walk.step(sequence, scope, tile.row);
       do {
-        // Without a mask only the first tile, the last of the sequence, can be partial: a third less to
-        // compile.
+        // Without a mask only the first tile can be partial: a third less to compile.
         if (limited_left || limited_right || masked_by_function || with_block_list) {
 #pragma unroll 1
           for (; walk.visits(walk.ahead(0)) && (walk.is_above_full() || walk.is_below_full());
@@ -110,7 +112,8 @@ __device__ __forceinline__ void consume(const HopperForwardParameters& p, const 
       barrier_wait(layout.value_full(place.stage), place.parity);
       multiply_probabilities_values(output, probabilities, me.values + place.stage * (value_bytes / 16));
       wait_output(output, probabilities);
-      release_stage(layout.value_empty(place.stage));
+      release(layout.value_empty(place.stage));
+      if (clustered) release_elsewhere(layout.value_empty(place.stage));
       advance(place);
     } else {
       release(layout.query_empty(group));

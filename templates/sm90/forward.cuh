@@ -6,7 +6,8 @@ __device__ __forceinline__ void forward(const HopperForwardParameters& p, const 
   const int warpgroup = uniform(thread_index() / 128);
   if (packed_layout && thread_index() == 0) initialize_last_values(layout);
   if (thread_index() == 0) initialize_barriers(layout);
-  meet_at_start();
+  block_barrier();
+  if (clustered) cluster_barrier();  // before another block reaches the barriers
   wait_for_previous_launch();
   // A block with one consumer is launched with all the registers that it can use.
   if (warpgroup == 0) {
@@ -19,5 +20,5 @@ __device__ __forceinline__ void forward(const HopperForwardParameters& p, const 
     if (consumers > 1) take_registers<consumer_registers>();
     consume(p, e, layout, warpgroup - 1);
   }
-  meet_at_end();
+  if (clustered) cluster_barrier();  // a block stays until the others have sent it all that they will
 }

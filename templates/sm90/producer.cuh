@@ -15,8 +15,14 @@ __device__ __forceinline__ void load_keys(const HopperForwardParameters& p, cons
   if (producer_is_warp && thread_index() != 0) return;
   barrier_wait(layout.key_empty(place.stage), place.parity ^ 1);
   barrier_arrive_expecting(layout.key_full(place.stage), key_bytes);
-  load_panels<panels_qk>(layout.key(place.stage), &p.k_map, layout.key_full(place.stage),
-                         tile.first_key + key, tile.head / gqa_ratio, tile.slice());
+  if (clustered)
+    load_shares<panels_qk>(layout.key(place.stage), &p.k_map, layout.key_full(place.stage), key,
+                           tile.head / gqa_ratio, tile.slice());
+  if (!clustered)
+#pragma unroll
+    for (int panel = 0; panel < panels_qk; ++panel)
+      tensor_load(layout.key(place.stage) + panel * panel_bytes, &p.k_map, layout.key_full(place.stage),
+                  panel * 64, tile.first_key + key, tile.head / gqa_ratio, tile.slice());
 }
 
 __device__ __forceinline__ void load_values(const HopperForwardParameters& p, const Layout& layout,
@@ -25,8 +31,14 @@ __device__ __forceinline__ void load_values(const HopperForwardParameters& p, co
   if (producer_is_warp && thread_index() != 0) return;
   barrier_wait(layout.value_empty(place.stage), place.parity ^ 1);
   barrier_arrive_expecting(layout.value_full(place.stage), value_bytes);
-  load_panels<panels_v>(layout.value(place.stage), &p.v_map, layout.value_full(place.stage),
-                        tile.first_key + key, tile.head / gqa_ratio, tile.slice());
+  if (clustered)
+    load_shares<panels_v>(layout.value(place.stage), &p.v_map, layout.value_full(place.stage), key,
+                          tile.head / gqa_ratio, tile.slice());
+  if (!clustered)
+#pragma unroll
+    for (int panel = 0; panel < panels_v; ++panel)
+      tensor_load(layout.value(place.stage) + panel * panel_bytes, &p.v_map, layout.value_full(place.stage),
+                  panel * 64, tile.first_key + key, tile.head / gqa_ratio, tile.slice());
 }
 
 /// Per tile: the last K, then Q, then K one tile ahead of V, as the consumers take them. The loops stay
@@ -34,7 +46,8 @@ __device__ __forceinline__ void load_values(const HopperForwardParameters& p, co
 __device__ __forceinline__ void produce(const HopperForwardParameters& p, const ExpressionArguments& e,
                                         const Layout& layout) {
   RingPlace place = {0, 0};
-  int index = first_tile();
+  int index = block_index();
+  if (clustered) index /= cluster;
 #pragma unroll 1
   for (int round = 0; index < p.tiles; ++round) {
     const Tile tile = tile_at(p, index);
@@ -56,7 +69,7 @@ __device__ __forceinline__ void produce(const HopperForwardParameters& p, const 
       advance(next);
       const int ahead = walk.ahead(1);
       if (walk.visits(ahead)) load_keys(p, layout, next, ahead * block_n, tile);
-      if (!walk.visits(ahead)) index = next_tile(p, index);  // arrives while the last values are waited for
+      if (!walk.visits(ahead)) index = next_tile(p, index);  // arrives under the wait for the last values
       load_values(p, layout, place, walk.ahead(0) * block_n, tile);
       place = next;
     }

@@ -3,10 +3,9 @@
 // 4) + e of row half.
 
 /// Exponents are scale_log2 * score + offset, one fused multiply-add; offset = -scale_log2 * maximum is
-/// rounded, a factor that all of a row shares and the final division undoes. It overflows for scores far
-/// beyond sense (largest_offset): a row that gets there within its only tile of keys is shifted by its
-/// maximum first, exactly; any other becomes NaN. A branch in the main loop, where products are in flight,
-/// costs 5 to 8 % of its speed, and so does a factor that is not a constant.
+/// rounded, a factor that all of a row shares and the final division undoes. Beyond largest_offset a row with
+/// a single tile of keys is shifted by its maximum first, exactly; any other becomes NaN: a branch in the
+/// main loop costs 5 to 8 % of its speed, and so does a factor that is not a constant.
 struct SoftmaxState {
   float maximum[2];
   float offset[2];  // +inf: no key seen yet

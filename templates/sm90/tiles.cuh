@@ -1,11 +1,9 @@
 // Which tiles of query rows a block computes, and in what order.
 
-/// Tiles are given out by a counter: the producer asks for the next one and passes it on through two slots of
-/// shared memory. Against a fixed assignment this is worth 7 % under a causal mask, and against a block for
-/// each tile, which leaves the tensor cores idle at its start and end, up to 13 % at 1k keys. Clusters, which
-/// there are only without a mask, take turns.
+/// The producer draws the next tile from a counter and passes it on through two slots of shared memory: worth
+/// 7 % under a causal mask against turns, and up to 13 % at 1k keys against a block for each tile.
 __device__ __forceinline__ int next_tile(const HopperForwardParameters& p, int index) {
-  if (clustered) return index + grid_blocks() / cluster;
+  if (clustered) return next_tile_in_turn(index);
   int tile = 0;
   if (!producer_is_warp || thread_index() == 0)
     tile = p.counters ? global_add(p.counters, 1) + grid_blocks() : p.tiles;
@@ -30,7 +28,7 @@ __device__ __forceinline__ int receive_tile(const Layout& layout, int round) {
 /// The last block to finish leaves the counters as it found them.
 __device__ __forceinline__ void finish_tiles(const HopperForwardParameters& p) {
   if (producer_is_warp && thread_index() != 0) return;
-  if (clustered || !p.counters) return;
+  if (!p.counters) return;
   fence_device();
   if (global_add(p.counters + 1, 1) == grid_blocks() - 1) {
     global_store(p.counters, 0);

@@ -124,14 +124,20 @@ EXPORT CUresult cuFuncGetAttribute(int* value, CUfunction_attribute, CUfunction)
   return *value = 42, CUDA_SUCCESS;
 }
 EXPORT CUresult cuLaunchKernelEx(const CUlaunchConfig* config, CUfunction, void** parameters, void**) {
-  const bool early = config->numAttrs == 1 &&
-                     config->attrs->id == CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION &&
-                     config->attrs->value.programmaticStreamSerializationAllowed == 1;
+  bool early = false;
+  unsigned cluster = 1;
+  for (unsigned i = 0; i < config->numAttrs; ++i) {
+    const CUlaunchAttribute& attribute = config->attrs[i];
+    if (attribute.id == CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION)
+      early = attribute.value.programmaticStreamSerializationAllowed == 1;
+    if (attribute.id == CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION) cluster = attribute.value.clusterDim.x;
+  }
   log("launch grid " + std::to_string(config->gridDimX) + " " + std::to_string(config->gridDimY) + " " +
       std::to_string(config->gridDimZ) + " threads " + std::to_string(config->blockDimX) + " shared " +
       std::to_string(config->sharedMemBytes) + " stream " +
       std::to_string(reinterpret_cast<size_t>(config->hStream)) + " context " +
-      (depth && stack[depth - 1] == primary ? "primary" : "other") + (early ? " early" : ""));
+      (depth && stack[depth - 1] == primary ? "primary" : "other") +
+      (cluster > 1 ? " clusters of " + std::to_string(cluster) : "") + (early ? " early" : ""));
   if (std::getenv("FAKE_DRIVER_HOPPER")) {
     const auto& hopper = *static_cast<tilewright::HopperForwardParameters*>(parameters[0]);
     log("tiles " + std::to_string(hopper.tiles) + " counters " +

@@ -198,6 +198,26 @@ GridGroup hopper_schedules() {
   return group;
 }
 
+// Blocks of a cluster beyond the last row, and with every number of panels to share out.
+GridGroup hopper_clusters() {
+  GridGroup group{"HopperClusters", {}};
+  int i = 0;
+  for (const char* head_dim : {"72", "{qk: 192, v: 128}", "256"})
+    for (int m : {64, 128})
+      for (const char* rest : {"n: 32, stages: 2, ping_pong: false", "n: 48, stages: 1, ping_pong: true"}) {
+        group.cases.push_back({.spec = std::string("{head_dim: ") + head_dim +
+                                       ", lse: true, gqa_ratio: " + (i % 3 ? "2" : "1") +
+                                       ", blocks: {family: sm90, m: " + std::to_string(m) + ", " +
+                                       (m == 64 ? "n: 32, stages: 2" : rest) + ", cluster: 2}}",
+                               .batch = 2,
+                               .heads_kv = 1 + i % 2,
+                               .seqlen_q = 70 + 100 * (i % 3),
+                               .seqlen_kv = i % 4 ? 117 : 1});
+        ++i;
+      }
+  return group;
+}
+
 std::vector<GridGroup> attention_grid() {
   return {head_dims(), lengths(), ratios(), scores(), expressions(), layouts(), schedules(), offsets()};
 }
