@@ -77,6 +77,8 @@ std::string reason(const AttentionSpec& spec, const Schedule& schedule, const Ta
 /// Of a consumer thread and of a producer thread, after they have traded (setmaxnreg).
 int consumer_registers(int consumers);
 int producer_registers(int consumers);
+/// How many tiles of query rows shared memory holds: two where they fit, so that the next one arrives early.
+int query_slots(const AttentionSpec& spec, const Schedule& schedule, const Target& target);
 }  // namespace sm90
 
 /// The backward pass of the sm90 family: two consumers.

@@ -1,8 +1,9 @@
-// The keys that the rows of a tile see through a window.
+// The keys that rows see through a window.
 
-__device__ __forceinline__ KeyRange visible_keys(const Sequence& sequence, const Scope&, int row) {
+/// Of `rows` query rows from `row` on.
+__device__ __forceinline__ KeyRange visible_keys(const Sequence& sequence, const Scope&, int row, int rows) {
   const long long keys = sequence.keys, first = (long long)row + diagonal_shift(sequence);
-  const long long last = (long long)minimum(row + block_m, sequence.queries) - 1 + diagonal_shift(sequence);
+  const long long last = (long long)minimum(row + rows, sequence.queries) - 1 + diagonal_shift(sequence);
   KeyRange range = {0, keys, 0, keys};
   if (limited_left) {
     range.begin = clamp(first - window_left, 0, keys);

@@ -42,7 +42,7 @@ struct KeyWalk {
 
 /// `row` is the first of the tile of query rows. The walk begins with follow_list.
 __device__ __forceinline__ KeyWalk start_walk(const Sequence& sequence, const Scope& scope, int row) {
-  const KeyRange keys = visible_keys(sequence, scope, row);
+  const KeyRange keys = visible_keys(sequence, scope, row, block_m);
   KeyWalk walk;
   walk.begin = (int)(keys.begin / block_n);
   walk.end = keys.end > keys.begin ? (int)((keys.end + block_n - 1) / block_n) : walk.begin;

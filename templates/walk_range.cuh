@@ -13,8 +13,10 @@ struct KeyWalk {
   __device__ __forceinline__ void step(const Sequence&, const Scope&, int) { --tile; }
 };
 
-__device__ __forceinline__ KeyWalk start_walk(const Sequence& sequence, const Scope& scope, int row) {
-  const KeyRange keys = visible_keys(sequence, scope, row);
+/// Of a part of the tile's rows.
+__device__ __forceinline__ KeyWalk start_part(const Sequence& sequence, const Scope& scope, int row,
+                                              int rows) {
+  const KeyRange keys = visible_keys(sequence, scope, row, rows);
   KeyWalk walk;
   walk.begin = (int)(keys.begin / block_n);
   walk.end = keys.end > keys.begin ? (int)((keys.end + block_n - 1) / block_n) : walk.begin;
@@ -28,4 +30,19 @@ __device__ __forceinline__ KeyWalk start_walk(const Sequence& sequence, const Sc
 __device__ __forceinline__ void make_uniform(KeyWalk& walk) {
   walk = {uniform(walk.tile), uniform(walk.begin), uniform(walk.end), uniform(walk.full_begin),
           uniform(walk.full_end)};
+}
+
+__device__ __forceinline__ KeyWalk start_walk(const Sequence& sequence, const Scope& scope, int row) {
+  return start_part(sequence, scope, row, block_m);
+}
+
+/// Limits a walk to what a part of the tile's rows sees. It leaves out `before` tiles before it and `after`
+/// behind it.
+__device__ __forceinline__ void limit_walk(KeyWalk& walk, const Sequence& sequence, const Scope& scope,
+                                           int row, int rows, int& before, int& after) {
+  const int begin = walk.begin, end = walk.end;
+  walk = start_part(sequence, scope, row, rows);
+  make_uniform(walk);
+  before = walk.visits_none() ? end - begin : end - walk.end;
+  after = walk.visits_none() ? 0 : walk.begin - begin;
 }

@@ -51,7 +51,7 @@ struct KeyWalk {
 /// `row` is the first of the tile of query rows. All lanes of a warp walk together.
 __device__ __forceinline__ KeyWalk start_walk(const Sequence& sequence, const Scope& scope, int row) {
   KeyWalk walk;
-  const KeyRange keys = visible_keys(sequence, scope, row);
+  const KeyRange keys = visible_keys(sequence, scope, row, block_m);
   walk.begin = (int)(keys.begin / block_n);
   walk.base = keys.end > keys.begin ? (int)((keys.end + block_n * 32 - 1) / (block_n * 32)) * 32 : 0;
   walk.seen = 0;

@@ -66,7 +66,7 @@ TEST(Schedule, EachIllegalAxisIsNamed) {
 TEST(Schedule, EachIllegalAxisOfHopperIsNamed) {
   for (auto [blocks, expected] : std::vector<std::pair<const char*, const char*>>{
            {"{family: sm90, m: 32}", "blocks.m is 32"},
-           {"{family: sm90, m: 96}", "expected 64, 128 or 192"},
+           {"{family: sm90, m: 96}", "expected 64, 128, 192 or 256"},
            {"{family: sm90, n: 24}", "multiple of 16"},
            {"{family: sm90, n: 176}", "of a consumer's 160"},
            {"{family: sm90, m: 128, warps: 4}", "expected 12"},

@@ -24,6 +24,10 @@ const HopperCase one_consumer = {
 const HopperCase three_consumers = {
     "{head_dim: 40, mask: causal, blocks: {m: 192, n: 64, stages: 2, warps: 16, ping_pong: true}}", 3, 400,
     400};
+// Consumers pass over tiles that others see; some rows see no key.
+const HopperCase windowed = {
+    "{head_dim: 64, mask: {window: [40, 9]}, blocks: {m: 192, n: 32, stages: 2, warps: 16, ping_pong: true}}",
+    2, 720, 250, 1};
 const HopperCase block_a_tile = {
     "{head_dim: 96, mask: causal, blocks: {m: 128, n: 64, stages: 2, warps: 12, ping_pong: true}}", 2, 300,
     300, 0};
@@ -110,7 +114,7 @@ constexpr const char* wait_for_values = "barrier_wait(layout.value_full(values.s
 constexpr const char* wait_for_keys = "barrier_wait(layout.key_full(place.stage), place.parity);";
 constexpr const char* expect_keys = "barrier_arrive_expecting(layout.key_full(place.stage), key_bytes);";
 constexpr const char* key_arrivals = "barrier_initialize(layout.key_empty(stage), 4 * consumers * cluster);";
-constexpr const char* next_turn = "if (ping_pong) named_barrier_arrive<256>(1 + (";
+constexpr const char* next_turn = "  named_barrier_arrive<256>(1 + (";
 
 INSTANTIATE_TEST_SUITE_P(
     Kernel, HopperDefect,
@@ -144,22 +148,27 @@ INSTANTIATE_TEST_SUITE_P(
                "pack_probabilities(probabilities, scores);\n  wait_output(output, probabilities, scores);",
                ""},
         Defect{"ping_pong_one_arrival_short", ping_pong, next_turn,
-               "if (ping_pong && thread_index() % 128 != 77) named_barrier_arrive<256>(1 + (", "deadlock"},
-        Defect{"ping_pong_wrong_count", ping_pong, next_turn,
-               "if (ping_pong) named_barrier_arrive<224>(1 + (", "mismatched counts"},
+               "  if (thread_index() % 128 != 77) named_barrier_arrive<256>(1 + (", "deadlock"},
+        Defect{"ping_pong_wrong_count", ping_pong, next_turn, "  named_barrier_arrive<224>(1 + (",
+               "mismatched counts"},
         Defect{"no_first_turn", ping_pong,
                "if (ping_pong && group == consumers - 1) named_barrier_arrive<256>(1);", "", "deadlock"},
         Defect{"no_fence_after_initialisation", ping_pong, "  fence_barrier_initialization();\n", "",
                "the copy engine does not know the barrier"},
         Defect{"no_block_barrier", ping_pong, "  block_barrier();\n", "", "barrier at shared byte"},
-        Defect{"slot_stored_after_it_is_published", ping_pong,
-               "shared_store(layout.tile_slot(round % 2), index);\n  barrier_arrive(layout.tile_full(round % "
-               "2));",
-               "barrier_arrive(layout.tile_full(round % 2));\n  shared_store(layout.tile_slot(round % 2), "
-               "index);",
+        Defect{"tile_stored_after_it_is_published", ping_pong,
+               "write_tile(layout.tile_slot(round % tile_slots) + 4, tile);\n  "
+               "barrier_arrive(layout.tile_full(round % tile_slots));",
+               "barrier_arrive(layout.tile_full(round % tile_slots));\n  "
+               "write_tile(layout.tile_slot(round % tile_slots) + 4, tile);",
                ""},
-        Defect{"slot_read_too_early", ping_pong, "barrier_wait(layout.tile_full(round % 2), round / 2 % 2);",
-               "", ""},
+        Defect{"passes_over_one_less", windowed, "i < before", "i + 1 < before", ""},
+        Defect{"passes_over_one_less_at_the_end", windowed, "i < after", "i + 1 < after", ""},
+        Defect{"takes_no_turn_for_what_it_passes_over", windowed, "if (ping_pong && takes_turn)",
+               "if (false)", ""},
+        Defect{"takes_a_turn_too_many", windowed, "i > 0 || walk.visits(walk.ahead(0))", "true", ""},
+        Defect{"slot_read_too_early", ping_pong,
+               "barrier_wait(layout.tile_full(round % tile_slots), round / tile_slots % 2);", "", ""},
         Defect{"takes_too_many_registers", ping_pong, "take_registers<consumer_registers>();",
                "take_registers<consumer_registers + 16>();", "deadlock"},
         Defect{"producer_keeps_its_registers", ping_pong, "release_registers<producer_registers>();", ";",
@@ -207,7 +216,7 @@ class HopperCall : public testing::TestWithParam<const char*> {};
 // Each call in the kernel is there for a reason: without it there is a schedule that fails with every seed.
 TEST_P(HopperCall, NoneCanBeLeftOut) {
   std::vector<bool> found;
-  for (const HopperCase& test : {ping_pong, plain, one_consumer, three_consumers, pair}) {
+  for (const HopperCase& test : {ping_pong, plain, one_consumer, three_consumers, windowed, pair}) {
     HopperProblem problem(test);
     const std::string& whole = problem.source().text;
     const std::vector<size_t> calls = calls_in(whole, GetParam());

@@ -6,23 +6,37 @@ struct Consumer {
   u32 query, keys, values;
 };
 
+/// With ping-pong the consumers take turns on the tensor cores.
+__device__ __forceinline__ void take_turn(const Consumer& me) {
+  named_barrier_wait<256>(1 + me.group);
+}
+
+__device__ __forceinline__ void pass_turn(const Consumer& me) {
+  named_barrier_arrive<256>(1 + (me.group + 1 == consumers ? 0 : me.group + 1));
+}
+
+__device__ __forceinline__ Sides sides_of(const KeyWalk& walk) {
+  return {walk.is_below_full(), walk.is_above_full()};
+}
+
 /// First tile of keys: nothing to overlap with yet.
 __device__ __forceinline__ void attend_first(const HopperForwardParameters& p, const Layout& layout,
                                              const Consumer& me, const Sequence& sequence, const Scope& scope,
-                                             const RingPlace& place, int j, int row, bool only_tile,
-                                             u32 (&probabilities)[block_n / 4], SoftmaxState& state,
-                                             float scale_log2) {
-  float scores[block_n / 2], nothing_yet[2], shift[2];
+                                             const RingPlace& place, const Sides& sides, int j, int row,
+                                             bool only_tile, u32 (&probabilities)[block_n / 4],
+                                             SoftmaxState& state, float scale_log2) {
+  float scores[block_n / 2], largest[2], nothing_yet[2], shift[2];
   barrier_wait(layout.key_full(place.stage), place.parity);
   multiply_query_keys(scores, me.query, me.keys + place.stage * (key_bytes / 16));
   wait_scores<0>(scores);
   release(layout.key_empty(place.stage));
   if (clustered) release_elsewhere(layout.key_empty(place.stage));
   if (with_changed_scores) change_scores(scores, p.forward.scale, sequence, scope, row, j * block_n);
-  mask_scores(scores, sequence, row, j * block_n);
+  mask_scores(scores, sequence, sides, row, j * block_n);
   if (masked_by_function) hide_scores(scores, sequence, scope, row, j * block_n);
-  shift_scores(scores, shift, scale_log2);
-  update_softmax<true>(scores, state, nothing_yet, scale_log2);
+  row_maxima(largest, scores);
+  shift_scores(scores, largest, shift, scale_log2);
+  update_softmax<true>(scores, largest, state, nothing_yet, scale_log2);
   unshift(state, shift, only_tile, scale_log2);
   pack_probabilities(probabilities, scores);
 }
@@ -33,25 +47,26 @@ __device__ __forceinline__ void attend_first(const HopperForwardParameters& p, c
 template <bool masked>
 __device__ __forceinline__ void attend(const HopperForwardParameters& p, const Layout& layout,
                                        const Consumer& me, const Sequence& sequence, const Scope& scope,
-                                       RingPlace& place, int j, int row, u32 (&probabilities)[block_n / 4],
-                                       float (&output)[head_dim_v / 2], SoftmaxState& state,
-                                       float scale_log2) {
+                                       RingPlace& place, const Sides& sides, int j, int row,
+                                       u32 (&probabilities)[block_n / 4], float (&output)[head_dim_v / 2],
+                                       SoftmaxState& state, float scale_log2) {
   const RingPlace values = place;
   advance(place);
-  float scores[block_n / 2], correction[2];
+  float scores[block_n / 2], largest[2], correction[2];
   barrier_wait(layout.key_full(place.stage), place.parity);
-  if (ping_pong) named_barrier_wait<256>(1 + me.group);
+  if (ping_pong) take_turn(me);
   multiply_query_keys(scores, me.query, me.keys + place.stage * (key_bytes / 16));
   barrier_wait(layout.value_full(values.stage), values.parity);
   multiply_probabilities_values(output, probabilities, me.values + values.stage * (value_bytes / 16));
-  if (ping_pong) named_barrier_arrive<256>(1 + (me.group + 1 == consumers ? 0 : me.group + 1));
+  if (ping_pong) pass_turn(me);
   wait_scores<1>(scores);
   release(layout.key_empty(place.stage));
   if (clustered) release_elsewhere(layout.key_empty(place.stage));
   if (with_changed_scores) change_scores(scores, p.forward.scale, sequence, scope, row, j * block_n);
-  if (masked) mask_scores(scores, sequence, row, j * block_n);
+  if (masked) mask_scores(scores, sequence, sides, row, j * block_n);
   if (masked && masked_by_function) hide_scores(scores, sequence, scope, row, j * block_n);
-  update_softmax<masked || scores_may_vanish>(scores, state, correction, scale_log2);
+  row_maxima(largest, scores);
+  update_softmax<masked || scores_may_vanish>(scores, largest, state, correction, scale_log2);
   wait_output(output, probabilities, scores);
   release(layout.value_empty(values.stage));
   if (clustered) release_elsewhere(layout.value_empty(values.stage));
@@ -59,11 +74,26 @@ __device__ __forceinline__ void attend(const HopperForwardParameters& p, const L
   if (!lazy_rescale || warp_any(correction[0] != 1.0f || correction[1] != 1.0f)) rescale(output, correction);
 }
 
+/// Of a tile that other consumers' rows see and this one's do not. Each consumer takes as many turns: one a
+/// tile but the first that it attends to or, if there is none, that it passes over.
+__device__ __forceinline__ void pass_over(const Layout& layout, const Consumer& me, RingPlace& place,
+                                          bool takes_turn) {
+  // Waiting first keeps the consumer from arriving twice in one phase.
+  barrier_wait(layout.key_full(place.stage), place.parity);
+  release(layout.key_empty(place.stage));
+  barrier_wait(layout.value_full(place.stage), place.parity);
+  release(layout.value_empty(place.stage));
+  advance(place);
+  if (ping_pong && takes_turn) {
+    take_turn(me);
+    pass_turn(me);
+  }
+}
+
 __device__ __forceinline__ void consume(const HopperForwardParameters& p, const ExpressionArguments& e,
                                         const Layout& layout, int group) {
-  const Consumer me = {group, warpgroup_descriptor(layout.query(group), 16),
-                       warpgroup_descriptor(layout.key(0), 16),
-                       warpgroup_descriptor(layout.value(0), panel_bytes)};
+  Consumer me = {group, 0, warpgroup_descriptor(layout.key(0), 16),
+                 warpgroup_descriptor(layout.value(0), panel_bytes)};
   const int thread = thread_index() % 128;
   const int row_in_tile = group * group_rows + thread / 32 * 16 + thread % 32 / 4;
   const float scale_log2 = with_changed_scores ? log2_e : p.forward.scale_log2;
@@ -71,16 +101,22 @@ __device__ __forceinline__ void consume(const HopperForwardParameters& p, const 
   RingPlace place = {0, 0};
   int index = block_index();
   if (clustered) index /= cluster;
+  Tile next = tile_at(p, index);
 #pragma unroll 1
   for (int round = 0; index < p.tiles; ++round) {
+    const int slot = uniform(round % query_slots);
+    me.query = warpgroup_descriptor(layout.query(slot, group), 16);
     // What the loops count with goes through uniform(): a single value that the compiler cannot prove equal
     // in all lanes puts the loop's descriptors into vector registers, for 2 to 6 % of the cycles.
-    const Tile tile = tile_at(p, index);
+    const Tile tile = next;
     const Sequence sequence = sequence_of(p.forward, tile);
     const Scope scope = scope_of(sequence, e, tile.batch, tile.head);
     KeyWalk walk = start_walk(sequence, scope, tile.row);
     if (with_block_list) follow_list(walk, p.forward, tile.batch, tile.head, tile.row);
     make_uniform(walk);
+    int before = 0, after = 0;
+    if (passes_over)
+      limit_walk(walk, sequence, scope, tile.row + group * group_rows, group_rows, before, after);
     place = {uniform(place.stage), uniform(place.parity)};
     const int row = tile.row + row_in_tile;
     float output[head_dim_v / 2];
@@ -88,11 +124,15 @@ __device__ __forceinline__ void consume(const HopperForwardParameters& p, const 
     for (int i = 0; i < head_dim_v / 2; ++i) output[i] = 0.0f;
     SoftmaxState state;
     start_softmax(state);
-    barrier_wait(layout.query_full(group), round & 1);
+    if (passes_over) {
+#pragma unroll 1
+      for (int i = 0; i < before; ++i) pass_over(layout, me, place, i > 0 || walk.visits(walk.ahead(0)));
+    }
+    barrier_wait(layout.query_full(slot, group), round / query_slots % 2);
     if (walk.visits(walk.ahead(0))) {
       u32 probabilities[block_n / 4];
-      attend_first(p, layout, me, sequence, scope, place, walk.ahead(0), row, !walk.visits(walk.ahead(1)),
-                   probabilities, state, scale_log2);
+      attend_first(p, layout, me, sequence, scope, place, sides_of(walk), walk.ahead(0), row,
+                   !walk.visits(walk.ahead(1)), probabilities, state, scale_log2);
       walk.step(sequence, scope, tile.row);
       do {
         // Without a mask only the first tile can be partial: a third less to compile.
@@ -100,15 +140,15 @@ __device__ __forceinline__ void consume(const HopperForwardParameters& p, const 
 #pragma unroll 1
           for (; walk.visits(walk.ahead(0)) && (walk.is_above_full() || walk.is_below_full());
                walk.step(sequence, scope, tile.row))
-            attend<true>(p, layout, me, sequence, scope, place, walk.ahead(0), row, probabilities, output,
-                         state, scale_log2);
+            attend<true>(p, layout, me, sequence, scope, place, sides_of(walk), walk.ahead(0), row,
+                         probabilities, output, state, scale_log2);
         }
 #pragma unroll 1
         for (; walk.stays_full(); walk.step(sequence, scope, tile.row))
-          attend<false>(p, layout, me, sequence, scope, place, walk.ahead(0), row, probabilities, output,
-                        state, scale_log2);
+          attend<false>(p, layout, me, sequence, scope, place, sides_of(walk), walk.ahead(0), row,
+                        probabilities, output, state, scale_log2);
       } while (walk.visits(walk.ahead(0)));
-      release(layout.query_empty(group));
+      release(layout.query_empty(slot, group));
       barrier_wait(layout.value_full(place.stage), place.parity);
       multiply_probabilities_values(output, probabilities, me.values + place.stage * (value_bytes / 16));
       wait_output(output, probabilities);
@@ -116,9 +156,13 @@ __device__ __forceinline__ void consume(const HopperForwardParameters& p, const 
       if (clustered) release_elsewhere(layout.value_empty(place.stage));
       advance(place);
     } else {
-      release(layout.query_empty(group));
+      release(layout.query_empty(slot, group));
     }
-    index = receive_tile(layout, round);
+    if (passes_over) {
+#pragma unroll 1
+      for (int i = 0; i < after; ++i) pass_over(layout, me, place, true);
+    }
+    index = receive_tile(layout, round, next);
     store_output(p.forward, output, state, tile, sequence, row);
   }
 }

@@ -3,7 +3,7 @@
 
 /// The barrier of such tiles, and the parity of its current phase.
 __device__ __forceinline__ u32 last_values(const Layout& layout) {
-  return layout.tile_slot(2);
+  return layout.tile_slot(tile_slots);
 }
 
 __device__ __forceinline__ void initialize_last_values(const Layout& layout) {

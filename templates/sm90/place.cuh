@@ -25,3 +25,16 @@ __device__ __forceinline__ Tile tile_at(const HopperForwardParameters& p, int in
 __device__ __forceinline__ Sequence sequence_of(const ForwardParameters& p, const Tile&) {
   return {p.seqlen_q, p.seqlen_kv};
 }
+
+/// Words that tell a tile to those who have not worked it out: divisions take 100 instructions.
+constexpr int tile_words = 3;
+
+__device__ __forceinline__ void write_tile(u32 address, const Tile& tile) {
+  shared_store(address, tile.row);
+  shared_store(address + 4, tile.head);
+  shared_store(address + 8, tile.batch);
+}
+
+__device__ __forceinline__ Tile tile_of(const int (&word)[tile_words]) {
+  return {word[0], word[1], word[2]};
+}

@@ -24,3 +24,18 @@ __device__ __forceinline__ Tile tile_at(const HopperForwardParameters& p, int in
 __device__ __forceinline__ Sequence sequence_of(const ForwardParameters&, const Tile& tile) {
   return tile.lengths;
 }
+
+/// Words that tell a tile to those who have not searched for it.
+constexpr int tile_words = 7;
+
+__device__ __forceinline__ void write_tile(u32 address, const Tile& tile) {
+  const int word[tile_words] = {tile.row,         tile.head,      tile.batch,
+                                tile.first_query, tile.first_key, tile.lengths.queries,
+                                tile.lengths.keys};
+#pragma unroll
+  for (int i = 0; i < tile_words; ++i) shared_store(address + 4 * i, word[i]);
+}
+
+__device__ __forceinline__ Tile tile_of(const int (&word)[tile_words]) {
+  return {word[0], word[1], word[2], word[3], word[4], {word[5], word[6]}};
+}

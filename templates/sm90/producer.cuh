@@ -1,13 +1,14 @@
 // The producer: one thread that keeps the copy engine ahead of the consumers. Where a warp must look for the
 // tiles to visit, the other lanes of its warp walk with it.
 
-__device__ __forceinline__ void load_query(const HopperForwardParameters& p, const Layout& layout, int group,
-                                           const Tile& tile) {
-  barrier_arrive_expecting(layout.query_full(group), query_bytes);
+__device__ __forceinline__ void load_query(const HopperForwardParameters& p, const Layout& layout, int slot,
+                                           int group, const Tile& tile) {
+  barrier_arrive_expecting(layout.query_full(slot, group), query_bytes);
 #pragma unroll
   for (int panel = 0; panel < panels_qk; ++panel)
-    tensor_load(layout.query(group) + panel * query_panel_bytes, &p.q_map, layout.query_full(group),
-                panel * 64, tile.first_query + tile.row + group * group_rows, tile.head, tile.slice());
+    tensor_load(layout.query(slot, group) + panel * query_panel_bytes, &p.q_map,
+                layout.query_full(slot, group), panel * 64, tile.first_query + tile.row + group * group_rows,
+                tile.head, tile.slice());
 }
 
 __device__ __forceinline__ void load_keys(const HopperForwardParameters& p, const Layout& layout,
@@ -48,9 +49,9 @@ __device__ __forceinline__ void produce(const HopperForwardParameters& p, const 
   RingPlace place = {0, 0};
   int index = block_index();
   if (clustered) index /= cluster;
+  Tile tile = tile_at(p, index);
 #pragma unroll 1
   for (int round = 0; index < p.tiles; ++round) {
-    const Tile tile = tile_at(p, index);
     const Sequence sequence = sequence_of(p.forward, tile);
     const Scope scope = scope_of(sequence, e, tile.batch, tile.head);
     KeyWalk walk = start_walk(sequence, scope, tile.row);
@@ -60,8 +61,8 @@ __device__ __forceinline__ void produce(const HopperForwardParameters& p, const 
 #pragma unroll 1
     for (int group = 0; group < consumers; ++group) {
       if (producer_is_warp && thread_index() != 0) continue;
-      barrier_wait(layout.query_empty(group), (round & 1) ^ 1);
-      load_query(p, layout, group, tile);
+      barrier_wait(layout.query_empty(round % query_slots, group), round / query_slots % 2 ^ 1);
+      load_query(p, layout, round % query_slots, group, tile);
     }
 #pragma unroll 1
     for (; walk.visits(walk.ahead(0)); walk.step(sequence, scope, tile.row)) {
@@ -74,7 +75,8 @@ __device__ __forceinline__ void produce(const HopperForwardParameters& p, const 
       place = next;
     }
     if (nothing) index = next_tile(p, index);
-    publish_tile(layout, round, index);
+    if (index < p.tiles) tile = tile_at(p, index);
+    publish_tile(layout, round, index, tile);
   }
   finish_tiles(p);
 }

@@ -24,20 +24,35 @@ __device__ __forceinline__ void start_softmax(SoftmaxState& state) {
 /// Fp16 probabilities overflow at 2^16 and lose bits below 2^-14.
 constexpr float largest_offset = element_is_bf16 ? 1073741824.0f : 33554432.0f;
 
-__device__ __forceinline__ void mask_scores(float (&scores)[block_n / 2], const Sequence& sequence, int row,
-                                            int key) {
+/// Which of a window's sides run through a tile: most have one at most.
+struct Sides {
+  bool left, right;  // right: the end of the sequence, too
+};
+
+__device__ __forceinline__ void mask_scores(float (&scores)[block_n / 2], const Sequence& sequence,
+                                            const Sides& sides, int row, int key) {
   const int column = thread_index() % 4 * 2;
   const KeyLimits limits = key_limits(sequence, row, key + column);
   const int keys_left = sequence.keys - key - column;
+  if (!limited_left || sides.right) {
 #pragma unroll
-  for (int half = 0; half < 2; ++half) {
-    const int high = limited_right ? minimum(limits.high + half * 8, keys_left) : keys_left;
+    for (int half = 0; half < 2; ++half) {
+      const int high = limited_right ? minimum(limits.high + half * 8, keys_left) : keys_left;
 #pragma unroll
-    for (int i = 0; i < block_n / 8; ++i)
+      for (int i = 0; i < block_n / 8; ++i)
 #pragma unroll
-      for (int e = 0; e < 2; ++e)
-        if (i * 8 + e >= high || (limited_left && i * 8 + e < limits.low + half * 8))
-          scores[4 * i + 2 * half + e] = minus_infinity;
+        for (int e = 0; e < 2; ++e)
+          if (i * 8 + e >= high) scores[4 * i + 2 * half + e] = minus_infinity;
+    }
+  }
+  if (limited_left && sides.left) {
+#pragma unroll
+    for (int half = 0; half < 2; ++half)
+#pragma unroll
+      for (int i = 0; i < block_n / 8; ++i)
+#pragma unroll
+        for (int e = 0; e < 2; ++e)
+          if (i * 8 + e < limits.low + half * 8) scores[4 * i + 2 * half + e] = minus_infinity;
   }
 }
 
@@ -65,13 +80,13 @@ __device__ __forceinline__ void row_maxima(float (&largest)[2], float (&scores)[
   }
 }
 
-/// Scores become probabilities relative to the running maximum; `correction` is the factor for the old
-/// output. `checked`: a row may have seen no key so far.
+/// Scores become probabilities relative to the running maximum; `largest` are the tile's maxima, `correction`
+/// becomes the factor for the old output. `checked`: a row may have seen no key so far.
 template <bool checked>
-__device__ __forceinline__ void update_softmax(float (&scores)[block_n / 2], SoftmaxState& state,
-                                               float (&correction)[2], float scale_log2) {
-  float largest[2], offset[2];
-  row_maxima(largest, scores);
+__device__ __forceinline__ void update_softmax(float (&scores)[block_n / 2], float (&largest)[2],
+                                               SoftmaxState& state, float (&correction)[2],
+                                               float scale_log2) {
+  float offset[2];
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
     largest[half] = maximum(largest[half], state.maximum[half]);
@@ -101,15 +116,14 @@ __device__ __forceinline__ void update_softmax(float (&scores)[block_n / 2], Sof
 }
 
 /// Before the first tile's softmax: rows with enormous scores are shifted by their maximum.
-__device__ __forceinline__ void shift_scores(float (&scores)[block_n / 2], float (&shift)[2],
-                                             float scale_log2) {
-  float largest[2];
-  row_maxima(largest, scores);
+__device__ __forceinline__ void shift_scores(float (&scores)[block_n / 2], float (&largest)[2],
+                                             float (&shift)[2], float scale_log2) {
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
     const bool enormous =
         absolute(largest[half] * scale_log2) > largest_offset && largest[half] != minus_infinity;
     shift[half] = enormous ? largest[half] : 0.0f;
+    largest[half] -= shift[half];
   }
   if (shift[0] == 0.0f && shift[1] == 0.0f) return;
 #pragma unroll
