@@ -28,7 +28,7 @@ struct Outcome {
 
 /// The tensors of both passes, on the host.
 struct Tensors {
-  HostTensor q, k, v, out, lse, d_out, dq, dk, dv;
+  HostTensor q, k, v, out, lse, d_out, dq, dk, dv, sinks, d_sinks;
 
   Tensors(const AttentionSpec& spec, const LaunchShape& shape)
       : q(make(spec, shape.batch, shape.seqlen_q, shape.heads, spec.head_dim.qk)),
@@ -39,7 +39,9 @@ struct Tensors {
         d_out(out),
         dq(q),
         dk(k),
-        dv(v) {}
+        dv(v),
+        sinks(DataType::fp32, {shape.heads}, spec.layout),
+        d_sinks(sinks) {}
 
   static HostTensor make(const AttentionSpec& spec, int64_t batch, int64_t rows, int64_t heads,
                          int64_t columns) {
@@ -61,9 +63,11 @@ Outcome run(const BackwardRun& options, Runtime& runtime) {
   tensors.k.fill_normal(4 * options.seed + 1);
   tensors.v.fill_normal(4 * options.seed + 2);
   tensors.d_out.fill_normal(4 * options.seed + 3);
+  tensors.sinks.fill_normal(4 * options.seed + 4);
   GuardedTensor q(runtime, tensors.q), k(runtime, tensors.k), v(runtime, tensors.v),
       out(runtime, tensors.out), lse(runtime, tensors.lse), d_out(runtime, tensors.d_out),
       dq(runtime, tensors.dq), dk(runtime, tensors.dk), dv(runtime, tensors.dv);
+  GuardedTensor sinks(runtime, tensors.sinks), d_sinks(runtime, tensors.d_sinks);
   std::optional<double> scale = options.softmax_scale;
   if (spec.softmax_scale_at_launch && !scale) scale = 1 / std::sqrt(spec.head_dim.qk);
 
@@ -71,41 +75,59 @@ Outcome run(const BackwardRun& options, Runtime& runtime) {
   DeviceBuffer workspace(runtime, static_cast<size_t>(outcome.workspace_bytes));
   workspace.fill(0xff);
   const auto start = std::chrono::steady_clock::now();
-  forward_kernel->launch(nullptr, {.q = q.view(),
-                                   .k = k.view(),
-                                   .v = v.view(),
-                                   .out = out.view(),
-                                   .lse = lse.view(),
-                                   .softmax_scale = scale});
-  outcome.kernel->launch_backward(nullptr, {.q = q.view(),
-                                            .k = k.view(),
-                                            .v = v.view(),
-                                            .out = out.view(),
-                                            .lse = lse.view(),
-                                            .d_out = d_out.view(),
-                                            .dq = dq.view(),
-                                            .dk = dk.view(),
-                                            .dv = dv.view(),
-                                            .softmax_scale = scale,
-                                            .workspace = workspace.data(),
-                                            .workspace_bytes = workspace.bytes()});
+  ForwardArguments forward_arguments{.q = q.view(),
+                                     .k = k.view(),
+                                     .v = v.view(),
+                                     .out = out.view(),
+                                     .lse = lse.view(),
+                                     .softmax_scale = scale};
+  BackwardArguments arguments{.q = q.view(),
+                              .k = k.view(),
+                              .v = v.view(),
+                              .out = out.view(),
+                              .lse = lse.view(),
+                              .d_out = d_out.view(),
+                              .dq = dq.view(),
+                              .dk = dk.view(),
+                              .dv = dv.view(),
+                              .softmax_scale = scale,
+                              .workspace = workspace.data(),
+                              .workspace_bytes = workspace.bytes()};
+  BackwardArguments host{.q = tensors.q.view(),
+                         .k = tensors.k.view(),
+                         .v = tensors.v.view(),
+                         .out = tensors.out.view(),
+                         .lse = tensors.lse.view(),
+                         .d_out = tensors.d_out.view(),
+                         .dq = tensors.dq.view(),
+                         .dk = tensors.dk.view(),
+                         .dv = tensors.dv.view(),
+                         .softmax_scale = scale};
+  if (spec.sinks) {
+    forward_arguments.sinks = arguments.sinks = sinks.view(), host.sinks = tensors.sinks.view();
+    arguments.d_sinks = d_sinks.view(), host.d_sinks = tensors.d_sinks.view();
+  }
+  forward_kernel->launch(nullptr, forward_arguments);
+  outcome.kernel->launch_backward(nullptr, arguments);
   runtime.synchronize();
   outcome.run_milliseconds =
       std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
-  for (GuardedTensor* tensor : {&out, &lse, &dq, &dk, &dv})
+  for (GuardedTensor* tensor : {&out, &lse, &dq, &dk, &dv, &d_sinks})
     outcome.guards_intact = tensor->download() && outcome.guards_intact;
-  if (options.check)
-    outcome.verdict = compare_backward(spec, {.q = tensors.q.view(),
-                                              .k = tensors.k.view(),
-                                              .v = tensors.v.view(),
-                                              .out = tensors.out.view(),
-                                              .lse = tensors.lse.view(),
-                                              .d_out = tensors.d_out.view(),
-                                              .dq = tensors.dq.view(),
-                                              .dk = tensors.dk.view(),
-                                              .dv = tensors.dv.view(),
-                                              .softmax_scale = scale});
+  if (options.check) outcome.verdict = compare_backward(spec, host);
   return outcome;
+}
+
+struct NamedError {
+  const char *key, *title;
+  GradientError error;
+};
+
+std::vector<NamedError> errors_of(const BackwardVerdict& verdict, const AttentionSpec& spec) {
+  std::vector<NamedError> errors = {
+      {"dq", "dQ error", verdict.dq}, {"dk", "dK error", verdict.dk}, {"dv", "dV error", verdict.dv}};
+  if (spec.sinks) errors.push_back({"d_sinks", "sinks error", verdict.d_sinks});
+  return errors;
 }
 
 void print_text(const BackwardRun& options, const Outcome& outcome, const Runtime& runtime) {
@@ -127,12 +149,11 @@ void print_text(const BackwardRun& options, const Outcome& outcome, const Runtim
   if (!outcome.guards_intact) print_field("guards", "overwritten: a kernel wrote outside its outputs");
   if (outcome.verdict) {
     const BackwardVerdict& verdict = *outcome.verdict;
-    for (const auto& [name, e] :
-         {std::pair("dQ error", &verdict.dq), {"dK error", &verdict.dk}, {"dV error", &verdict.dv}})
-      print_field(name,
+    for (const auto& [key, title, e] : errors_of(verdict, options.spec))
+      print_field(title,
                   fmt::format("{:.3g} at most, {:.3g} allowed; root mean square {:.3g}, {:.3g} allowed; "
                               "against fp64",
-                              e->error, e->allowed, e->rms_error, e->rms_allowed));
+                              e.error, e.allowed, e.rms_error, e.rms_allowed));
     if (!verdict.ok) print_field("worst", verdict.message);
   }
   fmt::print("{}\n", !outcome.ok() ? "WRONG" : outcome.verdict ? "ok" : "not checked");
@@ -167,10 +188,9 @@ Json as_json(const BackwardRun& options, const Outcome& outcome, const Runtime& 
                   {"rms", e.rms_error},
                   {"rms_allowed", e.rms_allowed}};
     };
-    json["error"] = {{"dq", gradient(outcome.verdict->dq)},
-                     {"dk", gradient(outcome.verdict->dk)},
-                     {"dv", gradient(outcome.verdict->dv)},
-                     {"worst", outcome.verdict->message}};
+    json["error"] = {{"worst", outcome.verdict->message}};
+    for (const auto& [key, title, error] : errors_of(*outcome.verdict, options.spec))
+      json["error"][key] = gradient(error);
   }
   json["checked"] = outcome.verdict.has_value();
   json["ok"] = outcome.ok();

@@ -59,6 +59,11 @@ BackwardPlan plan_backward(const AttentionSpec& spec, const Schedule& schedule, 
   plan.n_tiles = divide_up(shape.seqlen_kv, schedule.block_n);
   plan.query_blocks = blocks(plan.m_tiles, shape.heads, shape.batch, "query rows");
   plan.key_blocks = blocks(plan.n_tiles, shape.heads / spec.gqa_ratio, shape.batch, "keys");
+  plan.finish_blocks = plan.query_blocks + (spec.sinks ? shape.heads : 0);
+  if (plan.finish_blocks > limit)
+    throw Error(ErrorKind::usage, std::to_string(plan.query_blocks) + " tiles of query rows and " +
+                                      std::to_string(shape.heads) +
+                                      " sinks are more than one launch's 2147483647 blocks");
   plan.section_heads = section_heads(spec, shape);
   // At most 2^31 tiles of at most 2^18 bytes: far from the end of 64 bits.
   const int64_t rows = plan.query_blocks * schedule.block_m;
@@ -66,7 +71,8 @@ BackwardPlan plan_backward(const AttentionSpec& spec, const Schedule& schedule, 
   workspace.lse_log2 = aligned(plan.query_blocks * dq_tile_floats(spec, schedule) * 4);
   workspace.row_terms = workspace.lse_log2 + aligned(rows * 4);
   workspace.turns = workspace.row_terms + aligned(rows * 4);
-  workspace.bytes = workspace.turns + (spec.deterministic ? aligned((plan.query_blocks + 1) * 4) : 0);
+  workspace.sink_terms = workspace.turns + (spec.deterministic ? aligned((plan.query_blocks + 1) * 4) : 0);
+  workspace.bytes = workspace.sink_terms + (spec.sinks ? aligned(plan.query_blocks * 16) : 0);
   return plan;
 }
 

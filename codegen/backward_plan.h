@@ -14,11 +14,12 @@ int dq_tile_floats(const AttentionSpec& spec, const Schedule& schedule);
 
 /// Where the parts of the workspace lie, in bytes from its start; each is aligned to 256 bytes.
 struct BackwardWorkspace {
-  int64_t dq_sums = 0;    // fp32, dq_tile_floats a tile of query rows
-  int64_t lse_log2 = 0;   // fp32, a value a row of whole tiles
-  int64_t row_terms = 0;  // the same
-  int64_t turns = 0;      // `deterministic`: an int a tile of query rows, and one more
-  int64_t bytes = 0;      // all together
+  int64_t dq_sums = 0;     // fp32, dq_tile_floats a tile of query rows
+  int64_t lse_log2 = 0;    // fp32, a value a row of whole tiles
+  int64_t row_terms = 0;   // the same
+  int64_t turns = 0;       // `deterministic`: an int a tile of query rows, and one more
+  int64_t sink_terms = 0;  // `sinks`: 4 floats a tile of query rows
+  int64_t bytes = 0;       // all together
 };
 
 struct BackwardPlan {
@@ -26,6 +27,7 @@ struct BackwardPlan {
   int64_t n_tiles = 0;  // tiles of keys a KV head
   int64_t query_blocks =
       0;  // tiles of query rows of all heads and batches: blocks before and after the main kernel
+  int64_t finish_blocks = 0;  // behind the main kernel: those, and with sinks one a query head
   int64_t key_blocks = 0;     // tiles of keys of all KV heads and batches: blocks of the main kernel
   int64_t section_heads = 1;  // KV heads whose tiles are computed together
   BackwardWorkspace workspace;

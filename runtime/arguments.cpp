@@ -135,6 +135,19 @@ void check_scale(const AttentionSpec& spec, const ForwardArguments& arguments) {
            shortest_decimal(least) + " to " + shortest_decimal(most));
 }
 
+void check_numbers_of_heads(const std::string& name, const TensorView& heads, const TensorView& q) {
+  if (heads.shape.size() != 1)
+    refuse(name + " has " + text(static_cast<int64_t>(heads.shape.size())) +
+           " dimensions, expected 1 (heads)");
+  check_size(name.c_str(), "head", heads.shape[0], q.shape[head], "that of q");
+  if (!heads.strides.empty() && heads.shape[0] > 1 && heads.strides[0] != 1)
+    refuse(name + ": stride is " + text(heads.strides[0]) + ", expected 1");
+  if (heads.shape[0] > 0 && !heads.data) refuse(name + ": data is null");
+  if (reinterpret_cast<uintptr_t>(heads.data) % size_of(heads.dtype) != 0)
+    refuse(name + ": data is at " + pointer_text(heads.data) + ", expected a multiple of " +
+           text(size_of(heads.dtype)) + " bytes");
+}
+
 void check_sinks(const AttentionSpec& spec, const ForwardArguments& arguments) {
   if (spec.sinks != arguments.sinks.has_value())
     refuse(spec.sinks ? "sinks is missing: the spec says `sinks: true`"
@@ -144,15 +157,7 @@ void check_sinks(const AttentionSpec& spec, const ForwardArguments& arguments) {
   if (sinks.dtype != DataType::fp32 && sinks.dtype != spec.dtype.q)
     refuse("sinks is " + std::string(name_of(sinks.dtype)) + ", expected fp32 or " +
            std::string(name_of(spec.dtype.q)));
-  if (sinks.shape.size() != 1)
-    refuse("sinks has " + text(static_cast<int64_t>(sinks.shape.size())) + " dimensions, expected 1 (heads)");
-  check_size("sinks", "head", sinks.shape[0], arguments.q.shape[head], "that of q");
-  if (!sinks.strides.empty() && sinks.shape[0] > 1 && sinks.strides[0] != 1)
-    refuse("sinks: stride is " + text(sinks.strides[0]) + ", expected 1");
-  if (sinks.shape[0] > 0 && !sinks.data) refuse("sinks: data is null");
-  if (reinterpret_cast<uintptr_t>(sinks.data) % size_of(sinks.dtype) != 0)
-    refuse("sinks: data is at " + pointer_text(sinks.data) + ", expected a multiple of " +
-           text(size_of(sinks.dtype)) + " bytes");
+  check_numbers_of_heads("sinks", sinks, arguments.q);
 }
 
 void check_ranks_and_types(const AttentionSpec& spec, const ForwardArguments& arguments) {
@@ -192,6 +197,12 @@ void check_rows(const char* name, const TensorView& rows, const TensorView& q) {
              ", expected " + text(expected) + " (" + name + " must be contiguous)");
     expected *= rows.shape[i];
   }
+}
+
+void check_heads(const char* name, const TensorView& heads, const TensorView& q) {
+  if (heads.dtype != DataType::fp32)
+    refuse(std::string(name) + " is " + std::string(name_of(heads.dtype)) + ", expected fp32");
+  check_numbers_of_heads(name, heads, q);
 }
 
 void check_like(const AttentionSpec& spec, const char* name, const TensorView& view, const char* like_name,

@@ -26,6 +26,9 @@ void check_arguments(const AttentionSpec& spec, const ForwardArguments& argument
 /// fp32, [batch, heads, seqlen_q] of q, contiguous: LSE and its gradient.
 void check_rows(const char* name, const TensorView& rows, const TensorView& q);
 
+/// fp32, [heads] of q, contiguous: the gradient of sinks.
+void check_heads(const char* name, const TensorView& heads, const TensorView& q);
+
 /// Type and shape of `like`, and memory that a kernel can use.
 void check_like(const AttentionSpec& spec, const char* name, const TensorView& view, const char* like_name,
                 const TensorView& like, bool output);

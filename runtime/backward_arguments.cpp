@@ -30,7 +30,8 @@ ForwardArguments forward_part(const BackwardArguments& arguments) {
           .v = arguments.v,
           .out = arguments.out,
           .lse = arguments.lse,
-          .softmax_scale = arguments.softmax_scale};
+          .softmax_scale = arguments.softmax_scale,
+          .sinks = arguments.sinks};
 }
 
 AttentionSpec forward_spec(const AttentionSpec& spec) {
@@ -52,6 +53,9 @@ void check_arguments(const AttentionSpec& spec, const BackwardArguments& argumen
   if (arguments.d_lse && !spec.lse)
     throw Error(ErrorKind::usage, "d_lse was given, but the spec does not say `lse: true`");
   if (arguments.d_lse) check_rows("d_lse", *arguments.d_lse, arguments.q);
+  if (arguments.d_sinks && !spec.sinks)
+    throw Error(ErrorKind::usage, "d_sinks was given, but the spec does not say `sinks: true`");
+  if (arguments.d_sinks) check_heads("d_sinks", *arguments.d_sinks, arguments.q);
 }
 
 PreparedBackward prepare_backward(const AttentionSpec& spec, const Schedule& schedule,
@@ -75,7 +79,9 @@ PreparedBackward prepare_backward(const AttentionSpec& spec, const Schedule& sch
                   .heads = static_cast<int>(shape.heads),
                   .m_tiles = static_cast<int>(launch.plan.m_tiles),
                   .scale = static_cast<float>(scale),
-                  .scale_log2 = static_cast<float>(scale * M_LOG2E)},
+                  .scale_log2 = static_cast<float>(scale * M_LOG2E),
+                  .sinks = arguments.sinks ? arguments.sinks->data : nullptr,
+                  .sink_bytes = arguments.sinks ? size_of(arguments.sinks->dtype) : 0},
       .d_out = tensor_parameters(spec, arguments.d_out),
       .dq = tensor_parameters(spec, arguments.dq),
       .dk = tensor_parameters(spec, arguments.dk),
@@ -89,6 +95,8 @@ PreparedBackward prepare_backward(const AttentionSpec& spec, const Schedule& sch
       .n_tiles = static_cast<int>(launch.plan.n_tiles),
       .key_blocks = static_cast<int>(launch.plan.key_blocks),
       .section_heads = static_cast<int>(launch.plan.section_heads),
+      .sink_terms = reinterpret_cast<float*>(workspace + parts.sink_terms),
+      .d_sinks = arguments.d_sinks ? static_cast<float*>(arguments.d_sinks->data) : nullptr,
   };
   if (schedule.family == Family::sm90 && launch.plan.key_blocks > 0) {
     void* const stand_in = arguments.k.data;

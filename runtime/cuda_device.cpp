@@ -117,7 +117,7 @@ class CudaExecutable final : public Executable {
     } else {
       start(stream, main_, launch.plan.key_blocks, &launch.parameters, nullptr, false);
     }
-    start(stream, after_, launch.plan.query_blocks, &launch.parameters, nullptr, false);
+    start(stream, after_, launch.plan.finish_blocks, &launch.parameters, nullptr, false);
   }
 
   const CompileReport& report() const override { return report_; }

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <limits>
 
+#include "runtime/expression_arguments.h"
 #include "runtime/reference_parts.h"
 
 namespace tilewright {
@@ -37,14 +38,21 @@ class GroupProblem {
 
   void run(ReferenceGradients& result) {
     const int64_t heads = arguments_.q.shape[head], kv_heads = arguments_.k.shape[head];
+    key_is_seen_ = &result.key_is_seen[batch_ * seqlen_kv_ * kv_heads + kv_head_];
     for (int64_t h = kv_head_ * spec_.gqa_ratio; h < (kv_head_ + 1) * spec_.gqa_ratio; ++h) {
       const auto q = head_of<Number>(spec_, arguments_.q, batch_, h, false);
       const auto d_out = head_of<Number>(spec_, arguments_.d_out, batch_, h, false);
       const auto out =
           exact ? std::vector<Number>() : head_of<Number>(spec_, arguments_.out, batch_, h, false);
-      for (int64_t i = 0; i < seqlen_q_; ++i)
-        row(i, h, &q[i * qk()], &d_out[i * v()], exact ? nullptr : &out[i * v()],
-            &result.dq[((batch_ * seqlen_q_ + i) * heads + h) * qk()]);
+      if (spec_.sinks)
+        sink_ = static_cast<Number>(load_element(arguments_.sinks->data, arguments_.sinks->dtype, h));
+      d_sink_ = 0;
+      for (int64_t i = 0; i < seqlen_q_; ++i) {
+        const int64_t place = (batch_ * seqlen_q_ + i) * heads + h;
+        result.row_sees[place] = row(i, h, &q[i * qk()], &d_out[i * v()], exact ? nullptr : &out[i * v()],
+                                     &result.dq[place * qk()]);
+      }
+      if (spec_.sinks) result.d_sinks[batch_ * heads + h] = d_sink_;
     }
     const auto store = [&](const std::vector<Number>& from, int64_t columns, double factor, double* to) {
       for (int64_t j = 0; j < seqlen_kv_; ++j)
@@ -74,7 +82,7 @@ class GroupProblem {
     }
   }
 
-  /// Scores to probabilities; the natural LSE if `lse` is not given.
+  /// Scores to probabilities, of the sink too; by the LSE of the scores themselves if `lse` is not given.
   void probabilities(Visible keys, std::optional<Number> lse) {
     const auto cap = static_cast<Number>(spec_.softcap);
     Number maximum = -std::numeric_limits<Number>::infinity();
@@ -87,18 +95,28 @@ class GroupProblem {
     }
     if (lse) {
       for (int64_t j = keys.first; j < keys.last; ++j) scores_[j] = std::exp(scores_[j] - *lse);
+      sink_share_ = std::exp(sink_ - *lse);
       return;
     }
-    Number sum = 0;
+    maximum = std::max(maximum, sink_);
+    Number sum = sink_share_ = std::exp(sink_ - maximum);
     for (int64_t j = keys.first; j < keys.last; ++j) sum += scores_[j] = std::exp(scores_[j] - maximum);
     for (int64_t j = keys.first; j < keys.last; ++j) scores_[j] /= sum;
+    sink_share_ /= sum;
   }
 
-  void row(int64_t i, int64_t h, const Number* q, const Number* d_out, const Number* out, double* dq) {
+  /// Whether it sees a key.
+  bool row(int64_t i, int64_t h, const Number* q, const Number* d_out, const Number* out, double* dq) {
     std::fill(dq, dq + qk(), 0.0);
     const Visible keys = visible_keys(spec_.mask, i, seqlen_q_, seqlen_kv_);
-    if (keys.first >= keys.last) return;
     const int64_t index = (batch_ * arguments_.q.shape[head] + h) * seqlen_q_ + i;
+    const Number d_lse =
+        arguments_.d_lse ? static_cast<Number>(load_element(arguments_.d_lse->data, DataType::fp32, index))
+                         : 0;
+    if (keys.first >= keys.last) {  // all of the row is its sink
+      if (sink_ != -std::numeric_limits<Number>::infinity()) d_sink_ += d_lse;
+      return false;
+    }
     products(q, k_, qk(), keys, scores_);
     if constexpr (exact)
       probabilities(keys, std::nullopt);
@@ -111,8 +129,8 @@ class GroupProblem {
     } else {
       for (int64_t d = 0; d < v(); ++d) term += d_out[d] * out[d];
     }
-    if (arguments_.d_lse)
-      term -= static_cast<Number>(load_element(arguments_.d_lse->data, DataType::fp32, index));
+    term -= d_lse;
+    d_sink_ -= sink_share_ * term;
     std::vector<Number> sum(qk(), Number{0});
     for (int64_t j = keys.first; j < keys.last; ++j) {
       const Number gradient = in_type(scores_[j] * (gradients_[j] - term) * slopes_[j]);
@@ -122,14 +140,19 @@ class GroupProblem {
         dk_[j * qk() + d] += gradient * q[d];
         sum[d] += gradient * k_rows_[j * qk() + d];
       }
+      key_is_seen_[j * arguments_.k.shape[head]] = 1;
     }
     for (int64_t d = 0; d < qk(); ++d) dq[d] = finished(sum[d] * scale_);
+    return true;
   }
 
   const AttentionSpec& spec_;
   const BackwardArguments& arguments_;
   int64_t batch_, kv_head_, seqlen_q_, seqlen_kv_;
   Number scale_;
+  Number sink_ = -std::numeric_limits<Number>::infinity(), sink_share_ = 0,
+         d_sink_ = 0;  // of the head, of a row
+  char* key_is_seen_ = nullptr;
   std::vector<Number> k_, v_, k_rows_, dk_, dv_, scores_, gradients_, slopes_;
 };
 
@@ -145,10 +168,17 @@ ReferenceGradients backward(const AttentionSpec& spec, const BackwardArguments& 
   result.dq.resize(count(arguments.q));
   result.dk.resize(count(arguments.k));
   result.dv.resize(count(arguments.v));
-  const int64_t kv_heads = arguments.k.shape[head];
+  const int64_t kv_heads = arguments.k.shape[head], heads = arguments.q.shape[head];
+  result.row_sees.resize(arguments.q.shape[batch] * arguments.q.shape[sequence] * heads);
+  result.key_is_seen.resize(arguments.k.shape[batch] * arguments.k.shape[sequence] * kv_heads);
+  if (spec.sinks) result.d_sinks.resize(std::max<int64_t>(arguments.q.shape[batch], 1) * heads);
   in_parallel(arguments.q.shape[batch] * kv_heads, [&](int64_t index) {
     GroupProblem<Number>(spec, arguments, index / kv_heads, index % kv_heads).run(result);
   });
+  if (spec.sinks) {  // of each batch so far
+    for (size_t i = heads; i < result.d_sinks.size(); ++i) result.d_sinks[i % heads] += result.d_sinks[i];
+    result.d_sinks.resize(heads);
+  }
   return result;
 }
 

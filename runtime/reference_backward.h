@@ -8,9 +8,12 @@
 
 namespace tilewright {
 
-/// Contiguous, in the order batch, sequence, heads, head_dim.
+/// Contiguous; dq, dk and dv in the order batch, sequence, heads, head_dim.
 struct ReferenceGradients {
   std::vector<double> dq, dk, dv;
+  std::vector<double> d_sinks;    // of each query head, if the spec has sinks
+  std::vector<char> row_sees;     // [batch, sequence, heads]: the row sees a key
+  std::vector<char> key_is_seen;  // [batch, sequence, KV heads]: some row of some head sees the key
 };
 
 /// Everything in fp64 from the stored (rounded) q, k, v, d_out, d_lse of `arguments` (host memory): the
@@ -34,6 +37,7 @@ struct GradientError {
 struct BackwardVerdict {
   bool ok = false;
   GradientError dq, dk, dv;
+  GradientError d_sinks;         // zeros if it was not asked for
   int64_t wrong_non_finite = 0;  // elements that are NaN or inf where the reference is not
   int64_t wrong_zero_rows = 0;   // elements that are not 0 where nobody sees anything
   std::string message;           // the worst element, its place, got and expected

@@ -45,7 +45,7 @@ class LoadedKernel final : public Kernel {
   void launch_backward(Stream stream, const BackwardArguments& arguments) const override {
     const size_t index = variants_.size() == 1 ? 0 : index_for(launch_shape(forward_part(arguments)));
     const PreparedBackward launch = prepare_backward(spec_, variants_[index].schedule, arguments);
-    if (launch.plan.query_blocks > 0 || launch.plan.key_blocks > 0)
+    if (launch.plan.finish_blocks > 0 || launch.plan.key_blocks > 0)
       executables_[index]->launch(stream, launch, arguments);
   }
 

@@ -110,7 +110,9 @@ class SimulatorExecutable final : public Executable {
     add_output(before, "dq_sums", parts.dq_sums, parts.lse_log2);
     add_output(before, "lse_log2", parts.lse_log2, parts.row_terms);
     add_output(before, "row_terms", parts.row_terms, parts.turns);
-    add_output(before, "turns", parts.turns, parts.bytes);
+    add_output(before, "turns", parts.turns, parts.sink_terms);
+    add_output(before, "sink_terms", parts.sink_terms, parts.bytes);
+    if (arguments.sinks) add_buffer(before, "sinks", *arguments.sinks, false);
     run_or_throw(before);
 
     simulator::Launch run = main_launch(launch.plan.key_blocks, parameters);
@@ -132,15 +134,17 @@ class SimulatorExecutable final : public Executable {
     add_part(run, "dq_sums", parts.dq_sums, parts.lse_log2)->sums = true;
     add_part(run, "lse_log2", parts.lse_log2, parts.row_terms);
     add_part(run, "row_terms", parts.row_terms, parts.turns);
-    if (parts.bytes > parts.turns) {
-      simulator::Buffer* turns = add_part(run, "turns", parts.turns, parts.bytes);
+    if (parts.sink_terms > parts.turns) {
+      simulator::Buffer* turns = add_part(run, "turns", parts.turns, parts.sink_terms);
       turns->writable = turns->counters = true;
     }
     run_or_throw(run);
     check_counters(counters);
 
-    simulator::Launch after = launch_of(*source_.after, kernel_.after, launch.plan.query_blocks, parameters);
+    simulator::Launch after = launch_of(*source_.after, kernel_.after, launch.plan.finish_blocks, parameters);
     add_part(after, "dq_sums", parts.dq_sums, parts.lse_log2);
+    add_part(after, "sink_terms", parts.sink_terms, parts.bytes);
+    if (arguments.d_sinks) add_buffer(after, "d_sinks", *arguments.d_sinks, true);
     add_buffer(after, "dq", arguments.dq, true);
     run_or_throw(after);
   }

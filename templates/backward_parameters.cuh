@@ -20,4 +20,6 @@ struct BackwardParameters {
   int n_tiles;        // tiles of keys per KV head
   int key_blocks;     // tiles of keys of all KV heads and batches
   int section_heads;  // KV heads of the batch whose tiles are computed together
+  float* sink_terms;  // sinks: each prepare warp's part of its tile's rows, 4 a tile of query rows
+  float* d_sinks;     // of each query head; null: not wanted
 };

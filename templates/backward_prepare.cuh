@@ -35,6 +35,7 @@ extern "C" __global__ void __launch_bounds__(prepare_threads)
   const u16* d_out = (const u16*)p.d_out.data + batch * p.d_out.batch_stride + head * p.d_out.head_stride +
                      row * p.d_out.row_stride;
   const long long first_of_head = (long long)head_index * p.forward.seqlen_q + row;
+  [[maybe_unused]] float sink_terms = 0.0f;
 #pragma unroll 1
   for (int i = thread_index() / lanes_per_row; i < block_m; i += prepare_threads / lanes_per_row) {
     const bool live = row + i < p.forward.seqlen_q;
@@ -51,6 +52,7 @@ extern "C" __global__ void __launch_bounds__(prepare_threads)
     if (lane == 0) {
       const float lse = live ? global_load_float(p.forward.lse + first_of_head + i) : minus_infinity;
       if (with_lse && live && p.d_lse) sum -= global_load_float(p.d_lse + first_of_head + i);
+      if (with_sinks && live) sink_terms += sink_term(p.forward, head, lse, sum);
       const long long to = (long long)tile * block_m + i;
       float lse_log2 = lse == minus_infinity ? -minus_infinity : lse * log2_e;
       if (shifts_enormous_lse) lse_log2 = shifted_if_enormous(lse_log2);
@@ -58,6 +60,7 @@ extern "C" __global__ void __launch_bounds__(prepare_threads)
       global_store_float(p.row_terms + to, sum);
     }
   }
+  if (with_sinks) store_sink_terms(p, tile, sink_terms);
   float* sums = p.dq_sums + (long long)tile * dq_tile_floats;
 #pragma unroll 4
   for (int i = thread_index() * 4; i < dq_tile_floats; i += prepare_threads * 4)

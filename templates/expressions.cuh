@@ -1,12 +1,13 @@
 // Where expressions are evaluated.
 
-/// A place in the matrix of scores.
+/// A place in the matrix of scores: positions in the sequence of keys, the last query at the last key,
+/// whatever the mask's alignment.
 struct Positions {
   int q, kv;
 };
 
 __device__ __forceinline__ Positions positions_of(const Sequence& sequence, int row, int key) {
-  return {row + diagonal_shift(sequence), key};
+  return {row + sequence.keys - sequence.queries, key};
 }
 
 /// Where an element lies along one dimension: indices beyond the ends mean the ends.

@@ -1,10 +1,13 @@
 // Attention sinks: a logit of each query head joins the denominator of its rows.
 
+__device__ __forceinline__ float sink_logit(const ForwardParameters& p, int head) {
+  return p.sink_bytes == 4 ? global_load((const float*)p.sinks + head)
+                           : load_element((const u16*)p.sinks + head);
+}
+
 /// In powers of two.
 __device__ __forceinline__ float sink_of(const ForwardParameters& p, int head) {
-  const float logit = p.sink_bytes == 4 ? global_load((const float*)p.sinks + head)
-                                        : load_element((const u16*)p.sinks + head);
-  return logit * log2_e;
+  return sink_logit(p, head) * log2_e;
 }
 
 /// `sum` counts in units of 2^reference (-inf: no key seen). Gives the factor that turns the row's output

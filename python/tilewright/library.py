@@ -72,6 +72,7 @@ class Backward(ctypes.Structure):
         ("softmax_scale", ctypes.POINTER(ctypes.c_double)),
         ("workspace", ctypes.c_void_p),
         ("workspace_bytes", ctypes.c_size_t),
+        *((name, ctypes.c_char_p) for name in ("sinks", "d_sinks")),
     ]
 
 

@@ -190,13 +190,15 @@ class Kernel:
                                           ctypes.byref(size)))
         return size.value
 
-    def launch_backward(self, q, k, v, out, lse, d_out, dq, dk, dv, workspace, d_lse=None, scale=None, stream=None):
+    def launch_backward(self, q, k, v, out, lse, d_out, dq, dk, dv, workspace, d_lse=None, scale=None, stream=None,
+                        *, sinks=None, d_sinks=None):
         """Starts the kernels of a spec with `pass: backward`: dq, dk, dv are written. out and lse are what the forward
         pass gave, d_out and d_lse (optional, for `lse: true`) their gradients; workspace is a contiguous tensor of at
-        least workspace_size() bytes, whatever it holds. Tensors as for launch."""
+        least workspace_size() bytes, whatever it holds. Tensors as for launch. sinks as the forward pass had them; d_sinks,
+        fp32, is written if it is given."""
         kind = self.one_place(q, k=k, v=v, out=out, lse=lse, d_out=d_out, dq=dq, dk=dk, dv=dv,
-                              workspace=workspace, **given(d_lse=d_lse))
-        for name, tensor in (("dq", dq), ("dk", dk), ("dv", dv), ("workspace", workspace)):
+                              workspace=workspace, **given(d_lse=d_lse, sinks=sinks, d_sinks=d_sinks))
+        for name, tensor in given(dq=dq, dk=dk, dv=dv, workspace=workspace, d_sinks=d_sinks).items():
             kind.check_writable(tensor, name)
         tensors = dict(q=q, k=k, v=v, out=out, d_out=d_out, dq=dq, dk=dk, dv=dv)
         packed = {name: pack(kind, tensor, name, self.heads_first) for name, tensor in tensors.items()}
@@ -208,6 +210,8 @@ class Kernel:
             softmax_scale=None if scale is None else ctypes.pointer(ctypes.c_double(scale)),
             workspace=kind.address(workspace),
             workspace_bytes=workspace.nbytes,
+            **{name: pack_rank(kind, tensor, name, 1)
+               for name, tensor in given(sinks=sinks, d_sinks=d_sinks).items()},
         )
         check(library().tw_launch_backward(self.handle, kind.stream(q) if stream is None else stream,
                                            ctypes.byref(arguments)))

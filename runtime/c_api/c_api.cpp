@@ -334,6 +334,8 @@ tw_status tw_launch_backward(const tw_kernel* kernel, void* stream, const tw_bac
                              .workspace = a.workspace,
                              .workspace_bytes = a.workspace_bytes};
     if (a.d_lse) launch.d_lse = view_of(a.d_lse, "d_lse");
+    if (a.sinks) launch.sinks = view_of(a.sinks, "sinks");
+    if (a.d_sinks) launch.d_sinks = view_of(a.d_sinks, "d_sinks");
     if (a.softmax_scale) launch.softmax_scale = *a.softmax_scale;
     kernel->kernel->launch_backward(stream, launch);
   });

@@ -61,6 +61,10 @@ __device__ __forceinline__ void add_dq(const float (&dq)[dq_rows][2 * dq_fragmen
 extern "C" __global__ void __launch_bounds__(threads)
     attention_backward_finish(const __grid_constant__ BackwardParameters p) {
   const int tile = block_index();
+  if (with_sinks && tile >= p.query_blocks) {
+    finish_sinks(p, tile - p.query_blocks);
+    return;
+  }
   const int head_index = tile / p.forward.m_tiles, row = tile % p.forward.m_tiles * block_m;
   const int batch = head_index / p.forward.heads, head = head_index % p.forward.heads;
   const float* sums = dq_start(p.dq_sums + (long long)tile * dq_tile_floats);

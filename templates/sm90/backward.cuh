@@ -25,6 +25,10 @@ extern "C" __global__ void __launch_bounds__(threads, 1)
 extern "C" __global__ void __launch_bounds__(finish_threads)
     attention_backward_finish(const __grid_constant__ BackwardParameters p) {
   const int tile = block_index(), group = thread_index() / 128, thread = thread_index() % 128;
+  if (with_sinks && tile >= p.query_blocks) {
+    finish_sinks(p, tile - p.query_blocks);
+    return;
+  }
   const int head_index = tile / p.forward.m_tiles, first = (tile - head_index * p.forward.m_tiles) * block_m;
   const int batch = head_index / p.forward.heads, head = head_index - batch * p.forward.heads;
   const float* from = p.dq_sums + (long long)tile * dq_tile_floats + group * 64 * dq_columns + thread * 4;

@@ -38,7 +38,8 @@ struct AttentionCase {
   /// What the spec's expressions take; names that it does not declare are left out.
   std::map<std::string, double> scalars;
   std::map<std::string, NamedTensor> tensors;
-  /// Of a mask with blocks: columns of each row of blocks, [batch or 1][heads or 1][row]; empty: drawn for all.
+  /// Of a mask with blocks: columns of each row of blocks, [batch or 1][heads or 1][row]; empty: drawn for
+  /// all.
   std::vector<std::vector<std::vector<std::vector<int32_t>>>> blocks;
 };
 
@@ -71,7 +72,9 @@ class GuardedTensor {
       if (bytes_[i] != guard_value || bytes_[bytes_.size() - 1 - i] != guard_value) return false;
     return true;
   }
-  std::string live_bytes() const { return {bytes_.begin() + guard, bytes_.end() - guard}; }
+  std::string live_bytes() const {
+    return bytes_.empty() ? std::string() : std::string(bytes_.begin() + guard, bytes_.end() - guard);
+  }
 
   TensorView host_view() { return {bytes_.data() + guard, type_, shape_, strides_}; }
   /// On the simulator the buffer itself; on a GPU a copy, guards and all.

@@ -43,6 +43,12 @@ BackwardResult run_backward(Runtime& runtime, const AttentionCase& attention, bo
   std::normal_distribution<double> normal;
   for (int64_t i = 0; i < result.d_lse.elements(); ++i) result.d_lse.set(i, normal(random));
 
+  if (spec.sinks) {
+    result.sinks = GuardedTensor(DataType::fp32, {heads}, {1});
+    result.d_sinks = GuardedTensor(DataType::fp32, {heads}, {1});
+    for (int64_t i = 0; i < heads; ++i) result.sinks.set(i, 2 * normal(random) - attention.level);
+  }
+
   BackwardArguments host = {.q = result.q.host_view(),
                             .k = result.k.host_view(),
                             .v = result.v.host_view(),
@@ -53,6 +59,7 @@ BackwardResult run_backward(Runtime& runtime, const AttentionCase& attention, bo
                             .dk = result.dk.host_view(),
                             .dv = result.dv.host_view()};
   if (spec.lse) host.d_lse = result.d_lse.host_view();
+  if (spec.sinks) host.sinks = result.sinks.host_view(), host.d_sinks = result.d_sinks.host_view();
   if (spec.softmax_scale_at_launch) host.softmax_scale = 0.3;
   const ReferenceResult forward = plain_forward(forward_spec(spec), forward_part(host));
   fill_from(result.out, forward.out);
@@ -62,7 +69,7 @@ BackwardResult run_backward(Runtime& runtime, const AttentionCase& attention, bo
   const LaunchShape shape{batch, heads, rows, keys};
   result.workspace_bytes = kernel->workspace_size(shape);
   GuardedTensor workspace(DataType::fp32, {result.workspace_bytes / 4}, {1});
-  std::unique_ptr<DeviceBuffer> buffers[11];
+  std::unique_ptr<DeviceBuffer> buffers[11], sink_buffers[2];
   BackwardArguments arguments = host;
   GuardedTensor* const tensors[] = {&result.q,     &result.k,  &result.v,  &result.out, &result.lse,
                                     &result.d_out, &result.dq, &result.dk, &result.dv,  &result.d_lse};
@@ -70,22 +77,29 @@ BackwardResult run_backward(Runtime& runtime, const AttentionCase& attention, bo
                                &arguments.d_out, &arguments.dq, &arguments.dk, &arguments.dv};
   for (int i = 0; i < 9; ++i) *views[i] = tensors[i]->device_view(runtime, buffers[i]);
   if (spec.lse) arguments.d_lse = result.d_lse.device_view(runtime, buffers[9]);
+  if (spec.sinks) {
+    arguments.sinks = result.sinks.device_view(runtime, sink_buffers[0]);
+    arguments.d_sinks = result.d_sinks.device_view(runtime, sink_buffers[1]);
+  }
   arguments.workspace = workspace.device_view(runtime, buffers[10]).data;
   arguments.workspace_bytes = static_cast<size_t>(result.workspace_bytes);
   kernel->launch_backward(nullptr, arguments);
   runtime.synchronize();
   for (int i = 0; i < 10; ++i) tensors[i]->fetch(buffers[i]);
+  result.d_sinks.fetch(sink_buffers[1]);
   workspace.fetch(buffers[10]);
 
   // Again over what the launch before left behind.
   const auto gradients = [&] {
-    return result.dq.live_bytes() + result.dk.live_bytes() + result.dv.live_bytes();
+    return result.dq.live_bytes() + result.dk.live_bytes() + result.dv.live_bytes() +
+           result.d_sinks.live_bytes();
   };
   const std::string first = launches > 1 ? gradients() : "";
   for (int launch = 2; launch <= launches; ++launch) {
     kernel->launch_backward(nullptr, arguments);
     runtime.synchronize();
     for (int i = 6; i < 9; ++i) tensors[i]->fetch(buffers[i]);
+    result.d_sinks.fetch(sink_buffers[1]);
     if (gradients() == first) continue;
     ADD_FAILURE() << attention.spec << ": launch " << launch << " differs from the first";
     break;
@@ -103,10 +117,14 @@ BackwardResult run_backward(Runtime& runtime, const AttentionCase& attention, bo
     };
     EXPECT_TRUE(result.verdict.ok) << place << ": " << result.verdict.message << text("dq", result.verdict.dq)
                                    << text("dk", result.verdict.dk) << text("dv", result.verdict.dv)
-                                   << "; wrong zero rows " << result.verdict.wrong_zero_rows;
+                                   << text("d_sinks", result.verdict.d_sinks) << "; wrong zero rows "
+                                   << result.verdict.wrong_zero_rows;
   }
   for (const GuardedTensor* tensor : tensors)
     EXPECT_TRUE(tensor->guards_intact()) << place << ": bytes beside a tensor were written";
+  if (spec.sinks) {
+    EXPECT_TRUE(result.d_sinks.guards_intact()) << place << ": bytes beside d_sinks were written";
+  }
   EXPECT_TRUE(workspace.guards_intact()) << place << ": bytes beside the workspace were written";
   return result;
 }

@@ -105,6 +105,22 @@ GridGroup layouts() {
   return group;
 }
 
+GridGroup sinks() {
+  GridGroup group{"Sinks", {}};
+  const auto add = [&](const std::string& keys, int64_t q, int64_t kv) -> AttentionCase& {
+    return group.cases.emplace_back(AttentionCase{
+        .spec = spec_of("sinks: true, " + keys), .batch = 2, .heads_kv = 2, .seqlen_q = q, .seqlen_kv = kv});
+  };
+  add("head_dim: 64, mask: {window: [20, 0]}, gqa_ratio: 4", 200, 200);
+  add("head_dim: 32, mask: causal, lse: true, dtype: fp16, softcap: 20", 90, 70);  // rows without keys
+  add("head_dim: 16, deterministic: true, gqa_ratio: 2", 40, 70);
+  add("head_dim: 16, lse: true", 33, 0);
+  add("head_dim: 16, lse: true", 0, 33);
+  AttentionCase& enormous = add("head_dim: 64, mask: causal", 40, 70);
+  enormous.data = Data::near_minus, enormous.level = 200;
+  return group;
+}
+
 }  // namespace
 
 GridGroup backward_schedules() {
@@ -132,7 +148,7 @@ GridGroup backward_schedules() {
 }
 
 std::vector<GridGroup> backward_grid() {
-  return {head_dims(), lengths(), ratios(), scores(), layouts()};
+  return {head_dims(), lengths(), ratios(), scores(), layouts(), sinks()};
 }
 
 }  // namespace tilewright::test

@@ -176,7 +176,7 @@ typedef struct tw_forward {
 TW_API tw_status tw_launch_forward(const tw_kernel* kernel, void* stream, const tw_forward* arguments);
 
 /* What a backward launch takes. All tensors are required but `d_lse`, the gradient of LSE, which may be given when
- * the spec says `lse: true`. `softmax_scale` as for tw_launch. */
+ * the spec says `lse: true`, and what the spec does not ask for. `softmax_scale` as for tw_launch. */
 typedef struct tw_backward {
   size_t size; /* sizeof(tw_backward) */
   const tw_tensor *q, *k, *v, *out, *lse; /* what the forward pass took and gave */
@@ -186,6 +186,8 @@ typedef struct tw_backward {
   const double* softmax_scale;
   void* workspace; /* device memory for this launch alone, aligned to 16 bytes; needs no initial values */
   size_t workspace_bytes;
+  const tw_tensor* sinks;   /* `sinks: true`: as the forward pass had them */
+  const tw_tensor* d_sinks; /* written: rank 1, fp32, a gradient for each query head; NULL: not wanted */
 } tw_backward;
 
 /* Starts a kernel whose spec says `pass: backward`: all of the pass, one kernel after the other on the stream. Neither

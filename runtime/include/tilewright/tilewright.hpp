@@ -58,9 +58,10 @@ struct ForwardArguments {
   /// A tensor for each of the spec's `tensors`, and `bias` [batch, head, q, kv] of q's type for `bias: true`.
   /// Each dimension has its full extent or 1, which is broadcast; any strides, also of the last dimension.
   std::map<std::string, TensorView> tensors;
-  /// `mask.blocks`: which blocks of keys each block of m queries may see, int32 on the device. The numbers of those
-  /// blocks, each once, are block_columns[block_rows[b, h, i]] to block_columns[block_rows[b, h, i + 1] - 1]: from
-  /// low to high is fastest. block_rows: [batch or 1, heads or 1, blocks of queries + 1]; block_columns: rank 1.
+  /// `mask.blocks`: which blocks of keys each block of m queries may see, int32 on the device. The numbers of
+  /// those blocks, each once, are block_columns[block_rows[b, h, i]] to block_columns[block_rows[b, h, i + 1]
+  /// - 1]: from low to high is fastest. block_rows: [batch or 1, heads or 1, blocks of queries + 1];
+  /// block_columns: rank 1.
   std::optional<TensorView> block_rows, block_columns;
 };
 
@@ -72,6 +73,8 @@ struct BackwardArguments {
   TensorView dq, dk, dv;                // written; as q, k, v
   std::optional<TensorView> d_lse;      // the gradient of LSE, as lse; allowed when the spec says `lse: true`
   std::optional<double> softmax_scale;  // as the forward pass had it
+  std::optional<TensorView> sinks;      // as the forward pass had them
+  std::optional<TensorView> d_sinks;    // written: fp32, of each query head; may be given with `sinks: true`
   void* workspace =
       nullptr;  // device memory for this launch alone, aligned to 16 bytes; needs no initial values
   size_t workspace_bytes = 0;  // at least Kernel::workspace_size of the launch's shape
@@ -177,7 +180,8 @@ struct RuntimeOptions {
   /// false: a kernel for a GPU that is in no bundle and no cache is an error. So is it with
   /// TILEWRIGHT_COMPILING=0.
   bool compiling = true;
-  /// Tuning records that are asked before those that ship. Absent: TILEWRIGHT_RECORDS_DIR, else the user's data directory.
+  /// Tuning records that are asked before those that ship. Absent: TILEWRIGHT_RECORDS_DIR, else the user's
+  /// data directory.
   std::optional<std::filesystem::path> records_directory;
   bool tuning_records = true;  // false: schedules by the default rule alone
   SimulatorOptions simulator;
