@@ -75,7 +75,8 @@ std::string configuration(const AttentionSpec& spec, const KernelExpressions& ex
   constants.add_bool("with_block_list", listed);
   constants.add_int("list_block_m", listed ? spec.mask.blocks->m : 0);
   constants.add_int("list_block_n", listed ? spec.mask.blocks->n : 0);
-  constants.add_bool("masked_by_function", expressions.mask.has_value());
+  constants.add_bool("masked_by_limits", expressions.has_limits);
+  constants.add_bool("masked_by_function", expressions.mask && !expressions.has_limits);
   constants.add_bool("last_rows_first", expressions.last_rows_first);
   constants.add_bool("with_softcap", spec.softcap != 0);
   constants.add_bool("with_changed_scores", spec.softcap != 0 || expressions.score);
@@ -247,6 +248,7 @@ Source emit(const AttentionSpec& spec, const Schedule& schedule, const Target& t
       add_file(file);
     if (expressions.any()) {
       add_file("expressions.cuh");
+      add_file("expression_limits.cuh");
       own = parse_template(expression_declarations(spec, expressions), backend);
       sections.push_back({"This kernel's expressions", &own});
     } else {

@@ -32,6 +32,10 @@ std::string tile_state_function(const Expression& mask);
 /// `KeyRange key_range(const Scope& scope, int q0, int q1)`: see key_rule().
 std::string key_range_function(const Expression& mask);
 
+/// `KeyLimits row_limits(const Scope& scope, int q, int key)`: the keys that the row at q sees, counted from
+/// `key`; of masks with gives_limits() (expression_key_ranges.h).
+std::string row_limits_function(const Expression& mask);
+
 /// Tensors whose look-ups in tile_state and key_range are of ranges: their indices depend on q or kv.
 std::set<std::string> range_look_ups(const Expression& mask);
 

@@ -253,6 +253,15 @@ bool says_all(const KeyRule& rule) {
   return std::all_of(rule.rules.begin(), rule.rules.end(), says_all);
 }
 
+bool gives_limits(const KeyRule& rule) {
+  // What is only known of positive divisors is no exact limit of others.
+  const auto is_conditional = [](const auto& self, const KeyRule& part) -> bool {
+    return part.kind == Kind::provided ||
+           std::any_of(part.rules.begin(), part.rules.end(), [&](const KeyRule& r) { return self(self, r); });
+  };
+  return says_all(rule) && !is_conditional(is_conditional, rule);
+}
+
 bool says_nothing(const KeyRule& rule) {
   if (rule.kind == Kind::any_of) return std::any_of(rule.rules.begin(), rule.rules.end(), says_nothing);
   if (rule.rules.empty()) return rule.kind == Kind::unknown;

@@ -34,6 +34,9 @@ KeyRule key_rule(const Expression& mask);
 /// full. If not, looking at tiles one by one may find more of both.
 bool says_all(const KeyRule& rule);
 
+/// Whether a single row sees just the keys of its range.
+bool gives_limits(const KeyRule& rule);
+
 /// Whether it says anything at all.
 bool says_nothing(const KeyRule& rule);
 

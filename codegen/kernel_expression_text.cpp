@@ -125,17 +125,20 @@ Expression without_divisions(const Expression& e, const Declarations& declaratio
 }  // namespace
 
 std::string expression_declarations(const AttentionSpec& spec, const KernelExpressions& expressions) {
-  const auto& [window, mask, score, declarations, walk, walks_by_warp, last_rows_first] = expressions;
+  const auto& [window, mask, score, declarations, walk, has_limits, walks_by_warp, last_rows_first] =
+      expressions;
   std::string text = arguments_struct(declarations) + scope_struct(declarations, spec.alibi);
   for (const auto& [name, type] : declarations.tensors) text += look_up_function(name, type);
   if (mask) {
     for (const std::string& name : range_look_ups(*mask))
       text += look_up_range_function(name, declarations.tensors.at(name));
-    text += mask_function(*mask) + "\n" + key_range_function(*mask) + "\n";
+    text += (has_limits ? row_limits_function(*mask) : mask_function(*mask)) + "\n" +
+            key_range_function(*mask) + "\n";
     if (walk == KeyWalkKind::scan) text += tile_state_function(*mask) + "\n";
-    text += std::string(function_start) +
-            "bool is_visible(const Scope& scope, const Positions& at, int row, int column) {\n"
-            "  return mask_of(scope, at.q + row, at.kv + column);\n}\n\n";
+    if (!has_limits)
+      text += std::string(function_start) +
+              "bool is_visible(const Scope& scope, const Positions& at, int row, int column) {\n"
+              "  return mask_of(scope, at.q + row, at.kv + column);\n}\n\n";
   }
   if (score)
     text +=

@@ -93,6 +93,7 @@ void take_mask(KernelExpressions& result, const Mask& mask) {
     }
   }
   result.mask = mask.expression;
+  result.has_limits = gives_limits(rule);
   result.walk = says_all(rule) ? KeyWalkKind::range : KeyWalkKind::scan;
   result.walks_by_warp = result.walk == KeyWalkKind::scan || !range_look_ups(*mask.expression).empty();
   result.last_rows_first = limits_later_keys(rule);

@@ -25,6 +25,7 @@ struct KernelExpressions {
       score;                  // what becomes of a scaled and capped score: `score`, then alibi, then bias
   Declarations declarations;  // of all names in them, those of alibi and bias among them
   KeyWalkKind walk = KeyWalkKind::window;
+  bool has_limits = false;       // the mask gives each row a range of keys
   bool walks_by_warp = false;    // finding tiles takes all lanes of a warp
   bool last_rows_first = false;  // later rows see more keys: their tiles start first
 

@@ -114,7 +114,8 @@ __device__ __forceinline__ void forward(const ForwardParameters& p, const Expres
     }
     if (with_changed_scores) change_scores(scores, p.scale, sequence_of(p), scope, warp_row, j * block_n);
     if (walk.is_below_full() || walk.is_above_full()) {
-      mask_scores(scores, sequence_of(p), warp_row, j * block_n);
+      if (!masked_by_limits) mask_scores(scores, sequence_of(p), warp_row, j * block_n);
+      if (masked_by_limits) hide_scores_beyond(scores, sequence_of(p), scope, warp_row, j * block_n);
       if (masked_by_function) hide_scores(scores, sequence_of(p), scope, warp_row, j * block_n);
     }
     update_softmax(scores, state, output, scale_log2);

@@ -32,7 +32,8 @@ __device__ __forceinline__ void attend_first(const HopperForwardParameters& p, c
   release(layout.key_empty(place.stage));
   if (clustered) release_elsewhere(layout.key_empty(place.stage));
   if (with_changed_scores) change_scores(scores, p.forward.scale, sequence, scope, row, j * block_n);
-  mask_scores(scores, sequence, sides, row, j * block_n);
+  if (!masked_by_limits) mask_scores(scores, sequence, sides, row, j * block_n);
+  if (masked_by_limits) hide_scores_beyond(scores, sequence, scope, row, j * block_n);
   if (masked_by_function) hide_scores(scores, sequence, scope, row, j * block_n);
   row_maxima(largest, scores);
   shift_scores(scores, largest, shift, scale_log2);
@@ -63,7 +64,8 @@ __device__ __forceinline__ void attend(const HopperForwardParameters& p, const L
   release(layout.key_empty(place.stage));
   if (clustered) release_elsewhere(layout.key_empty(place.stage));
   if (with_changed_scores) change_scores(scores, p.forward.scale, sequence, scope, row, j * block_n);
-  if (masked) mask_scores(scores, sequence, sides, row, j * block_n);
+  if (masked && !masked_by_limits) mask_scores(scores, sequence, sides, row, j * block_n);
+  if (masked && masked_by_limits) hide_scores_beyond(scores, sequence, scope, row, j * block_n);
   if (masked && masked_by_function) hide_scores(scores, sequence, scope, row, j * block_n);
   row_maxima(largest, scores);
   update_softmax<masked || scores_may_vanish>(scores, largest, state, correction, scale_log2);
@@ -136,7 +138,7 @@ __device__ __forceinline__ void consume(const HopperForwardParameters& p, const 
       walk.step(sequence, scope, tile.row);
       do {
         // Without a mask only the first tile can be partial: a third less to compile.
-        if (limited_left || limited_right || masked_by_function || with_block_list) {
+        if (limited_left || limited_right || masked_by_limits || masked_by_function || with_block_list) {
 #pragma unroll 1
           for (; walk.visits(walk.ahead(0)) && (walk.is_above_full() || walk.is_below_full());
                walk.step(sequence, scope, tile.row))
