@@ -94,8 +94,8 @@ std::string configuration(const AttentionSpec& spec, const KernelExpressions& ex
     constants.add_bool("ping_pong", schedule.ping_pong);
     constants.add_int("cluster", schedule.cluster);
     constants.add_bool("clustered", schedule.cluster > 1);
-    constants.add_bool("passes_over", (limited_left || limited_right) && !listed && !scanned &&
-                                          schedule.block_m - 64 >= schedule.block_n);
+    constants.add_bool("passes_over", (limited_left || limited_right || expressions.has_limits) && !listed &&
+                                          !scanned && schedule.block_m - 64 >= schedule.block_n);
     constants.add_int("query_slots", sm90::query_slots(spec, schedule, target));
     constants.add_bool("producer_is_warp",
                        spec.layout == Layout::packed || listed || expressions.walks_by_warp);

@@ -2,6 +2,7 @@
 // ranges say that it gives the same.
 #include "codegen/expression_cuda.h"
 
+#include <algorithm>
 #include <charconv>
 #include <optional>
 
@@ -154,9 +155,22 @@ class ValuePrinter {
         return function("tanh_of");
       case O::pow:
         return function("power_of");
+      case O::logical_and:
+      case O::logical_or:
+        // Both sides evaluated: a look-up behind a condition would be begun anew for each element.
+        if (looks_up(expression.operand(1)))
+          return {grouped(a, primary_level) + (expression.operation() == O::logical_and ? " & " : " | ") +
+                      grouped(*b, primary_level),
+                  choose_level};
+        [[fallthrough]];
       default:
         return infix(expression.operation(), a, *b);
     }
+  }
+
+  static bool looks_up(const Expression& expression) {
+    return expression.operation() == O::look_up ||
+           std::any_of(expression.operands().begin(), expression.operands().end(), looks_up);
   }
 
   /// && beside || in parentheses: compilers and people like them.

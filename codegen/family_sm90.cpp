@@ -130,10 +130,17 @@ bool is_narrow(const AttentionSpec& spec) {
          mask.left + mask.right < narrow_window;
 }
 
+// Where rows see a range of keys that only a launch knows, such as their documents, tiles of 192 rows reach
+// over too many ranges; and a mask's function beside look-ups does not fit three consumers' registers.
+bool wants_two(const KernelExpressions& expressions) {
+  return expressions.sees_part || (expressions.mask && !expressions.has_limits);
+}
+
 std::vector<Schedule> preferred(const AttentionSpec& spec, const Target&, const ShapeBucket& bucket) {
   const int widest = std::max(spec.head_dim.qk, spec.head_dim.v);
   const bool short_tiles = spec.mask.kind != Mask::Kind::none && bucket.name != long_bucket().name;
-  int consumers = widest <= widest_for_three && !short_tiles ? 3 : 2;
+  const KernelExpressions expressions = kernel_expressions(spec);
+  int consumers = widest <= widest_for_three && !short_tiles && !wants_two(expressions) ? 3 : 2;
   if (spec.mask.blocks)  // a tile lies within one block
     while (spec.mask.blocks->m % (64 * consumers) != 0) --consumers;
   const int most_keys = consumers == 3 && widest > 64 ? 96 : 128;
@@ -151,7 +158,9 @@ std::string reason(const AttentionSpec& spec, const Schedule& schedule, const Ta
   const bool could_be_three = std::max(spec.head_dim.qk, spec.head_dim.v) <= widest_for_three;
   const std::string rows =
       schedule.consumers() < 3 && could_be_three
-          ? "since tiles of 192 rows reach further beyond the end of few queries"
+          ? wants_two(kernel_expressions(spec))
+                ? "since the mask says of each row what it sees"
+                : "since tiles of 192 rows reach further beyond the end of few queries"
           : "the most whose output of " + text(spec.head_dim.v) + " columns fits their registers";
   return text(schedule.consumers()) + " consumers of 64 rows, " + rows + ", and the most keys up to " +
          (schedule.consumers() == 3 && std::max(spec.head_dim.qk, spec.head_dim.v) > 64 ? "96" : "128") +

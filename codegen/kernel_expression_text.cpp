@@ -94,7 +94,8 @@ std::string look_up_range_function(const std::string& name, const TensorType& ty
   }
   const std::string range = "i" + std::to_string(last);
   return head + index_names(type.dimensions.size(), "IntRange") + ") {\n  if (warp_any(!(" + known +
-         "))) return any_int32();\n  IntRange found = {2147483647, -2147483647 - 1};\n  for (long long i = " +
+         "))) return any_int32();\n  IntRange found = {2147483647, -2147483647 - 1};\n#pragma unroll 1\n  "
+         "for (long long i = " +
          range + ".low + thread_index() % 32; i <= " + range +
          ".high; i += 32) {\n    const int element = tensor_" + name + "(scope" + indices +
          ", (int)i);\n    found = {smaller_of<long long>(found.low, element), larger_of<long "
@@ -125,8 +126,8 @@ Expression without_divisions(const Expression& e, const Declarations& declaratio
 }  // namespace
 
 std::string expression_declarations(const AttentionSpec& spec, const KernelExpressions& expressions) {
-  const auto& [window, mask, score, declarations, walk, has_limits, walks_by_warp, last_rows_first] =
-      expressions;
+  const auto& [window, mask, score, declarations, walk, has_limits, walks_by_warp, last_rows_first,
+               sees_part] = expressions;
   std::string text = arguments_struct(declarations) + scope_struct(declarations, spec.alibi);
   for (const auto& [name, type] : declarations.tensors) text += look_up_function(name, type);
   if (mask) {

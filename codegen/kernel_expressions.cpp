@@ -42,10 +42,14 @@ bool narrow(Mask& window, const KeyRule& rule) {
 
 /// Whether keys beyond some distance after the query are hidden.
 bool limits_later_keys(const KeyRule& rule) {
-  const auto part = [](const KeyRule& r) { return limits_later_keys(r); };
   if (rule.kind == KeyRule::Kind::at_most) return rule.expression->uses(ExpressionVariable::q);
-  if (rule.kind == KeyRule::Kind::any_of) return std::any_of(rule.rules.begin(), rule.rules.end(), part);
-  return std::any_of(rule.rules.begin(), rule.rules.end(), part);
+  return std::any_of(rule.rules.begin(), rule.rules.end(), limits_later_keys);
+}
+
+/// Whether keys beyond some distance before the query, or before where its look-ups say, are hidden.
+bool limits_earlier_keys(const KeyRule& rule) {
+  if (rule.kind == KeyRule::Kind::at_least) return rule.expression->uses(ExpressionVariable::q);
+  return std::any_of(rule.rules.begin(), rule.rules.end(), limits_earlier_keys);
 }
 
 Expression with_alibi(const Expression& score) {
@@ -97,6 +101,7 @@ void take_mask(KernelExpressions& result, const Mask& mask) {
   result.walk = says_all(rule) ? KeyWalkKind::range : KeyWalkKind::scan;
   result.walks_by_warp = result.walk == KeyWalkKind::scan || !range_look_ups(*mask.expression).empty();
   result.last_rows_first = limits_later_keys(rule);
+  result.sees_part = limits_later_keys(rule) && limits_earlier_keys(rule);
 }
 
 }  // namespace

@@ -29,6 +29,8 @@ struct KernelExpressions {
   bool walks_by_warp = false;    // finding tiles takes all lanes of a warp
   bool last_rows_first = false;  // later rows see more keys: their tiles start first
 
+  bool sees_part = false;  // an expression limits the keys of a row on both sides, to how many is not known
+
   bool any() const { return mask || score; }
 };
 KernelExpressions kernel_expressions(const AttentionSpec& spec);

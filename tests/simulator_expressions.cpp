@@ -40,6 +40,7 @@ struct Call {
   float value;
   int state;
   ranges::KeyRange keys;
+  int low, high;  // row_limits, of masks that have them
 };
 
 const char* const scope_text = R"(
@@ -59,6 +60,7 @@ struct Call {
   float value;
   int state;
   KeyRange keys;
+  int low, high;
 };
 
 /// Index 0 is the first of four; the answers in fp64, which holds every int32 and float.
@@ -142,16 +144,26 @@ class ExpressionFunctions {
                   all_items("primitives/primitives.cuh",
                             {"exp2_approximate", "log2_approximate", "reciprocal_approximate"}) +
                   all_items("expression_values.cuh") + all_items("expression_ranges.cuh") +
-                  all_items("expression_key_ranges.cuh") + scope_text;
+                  all_items("expression_key_ranges.cuh") +
+                  all_items("visibility.cuh", {"KeyLimits", "clamp"}) + all_items("expression_limits.cuh") +
+                  scope_text;
     std::string dispatch;
     for (size_t i = 0; i < masks.size(); ++i) {
-      source.text += in_namespace(
-          'm', i, mask_function(masks[i]) + tile_state_function(masks[i]) + key_range_function(masks[i]));
+      const bool limits = gives_limits(key_rule(masks[i]));
+      source.text +=
+          in_namespace('m', i,
+                       mask_function(masks[i]) + tile_state_function(masks[i]) +
+                           key_range_function(masks[i]) + (limits ? row_limits_function(masks[i]) : ""));
       const std::string scope = "m" + std::to_string(i) + "::";
       dispatch += "    case " + std::to_string(i) + ":\n      c.mask = " + scope +
                   "mask_of(*c.scope, c.q, c.kv);\n" + "      c.state = (int)" + scope +
                   "tile_state(*c.scope, c.q, c.q1, c.kv, c.kv1);\n" + "      c.keys = " + scope +
-                  "key_range(*c.scope, c.q, c.q1);\n      break;\n";
+                  "key_range(*c.scope, c.q, c.q1);\n" +
+                  (limits ? "      { const KeyLimits limits = " + scope +
+                                "row_limits(*c.scope, c.q, c.kv);\n        c.low = limits.low, c.high = "
+                                "limits.high; }\n"
+                          : "") +
+                  "      break;\n";
     }
     for (size_t i = 0; i < scores.size(); ++i) {
       source.text += in_namespace('s', i, score_function(scores[i]));
@@ -198,7 +210,9 @@ TEST(ExpressionFunctions, MeanWhatTheInterpreterSays) {
   for (const char* text :
        {"q >= kv", "q - kv < width", "q / 8 == kv / 8", "q / step == kv / step", "abs(q - kv) < 2147483648",
         "q * 9223372036854775807 < kv * 4611686018427387904 + width", "q % 3 + kv % -3 == 0",
-        "document[q] == document[kv] && keep[batch, kv - 1]", "kv - 4294967296 * width < q"})
+        "document[q] == document[kv] && keep[batch, kv - 1]", "kv - 4294967296 * width < q",
+        "kv >= document[q] && kv <= q", "kv <= q || kv < width", "abs(q - kv) < width && head > 0",
+        "kv >= document[q] - 2147483647", "head == 1 ? kv <= q : kv <= q + width"})
     masks.push_back(parse_mask(text, declarations));
   random.with_floats = true;
   for (int i = 0; i < 40; ++i) scores.push_back(random.score(static_cast<int>(random.between(2, 5))));
@@ -206,7 +220,7 @@ TEST(ExpressionFunctions, MeanWhatTheInterpreterSays) {
       derivative_by_score(parse_score("cap * tanh(score / cap) - slope[head] * abs(q - kv)", declarations)));
   const ExpressionFunctions functions(masks, scores);
 
-  int decided = 0, skipped = 0;
+  int decided = 0, skipped = 0, limited = 0;
   for (size_t i = 0; i < masks.size(); ++i)
     for (int trial = 0; trial < 12; ++trial) {
       const RandomData data(random, random.between(1, 24), random.between(1, 24));
@@ -229,6 +243,11 @@ TEST(ExpressionFunctions, MeanWhatTheInterpreterSays) {
           Call call{.which = static_cast<int>(i), .scope = &scope, .q = q, .kv = kv, .q1 = q, .kv1 = kv};
           functions(call);
           ASSERT_EQ(call.mask, expected) << mask_function(masks[i]) << "at " << q << ", " << kv;
+          if (gives_limits(key_rule(masks[i]))) {
+            ASSERT_EQ(call.low <= 0 && 0 < call.high, expected)
+                << row_limits_function(masks[i]) << "at " << q << ", " << kv;
+            ++limited;
+          }
           ASSERT_TRUE(state == TileState::mixed || expected == (state == TileState::full))
               << tile_state_function(masks[i]);
           ASSERT_TRUE(!expected || (tile.keys.begin <= kv && kv < tile.keys.end))
@@ -239,6 +258,7 @@ TEST(ExpressionFunctions, MeanWhatTheInterpreterSays) {
     }
   EXPECT_GT(decided, 200);
   EXPECT_GT(skipped, 100);
+  EXPECT_GT(limited, 1000);
 
   // Ranges hold what rounding does to a value, and are narrow where it does little.
   int narrow = 0;
