@@ -147,6 +147,7 @@ LaunchInputs::LaunchInputs(const AttentionSpec& spec, const LaunchShape& shape, 
   add("dq", spec.dtype.q, of_q, true);
   add("dk", spec.dtype.kv, of_k, true);
   add("dv", spec.dtype.kv, of_v, true);
+  if (spec.sinks) add("d_sinks", DataType::fp32, {shape.heads}, true);
 }
 
 InputTensor& LaunchInputs::add(std::string name, DataType type, std::vector<int64_t> shape, bool written) {
@@ -250,9 +251,11 @@ BackwardArguments LaunchInputs::backward(const std::vector<void*>& places) {
   const ForwardArguments part = forward(places);
   BackwardArguments arguments{.q = part.q, .k = part.k, .v = part.v, .out = part.out, .lse = *part.lse};
   arguments.softmax_scale = softmax_scale_;
+  arguments.sinks = part.sinks;
   for (size_t i = 0; i < tensors.size(); ++i) {
     InputTensor& tensor = tensors[i];
     TensorView view{places.empty() ? tensor.bytes.data() : places[i], tensor.type, tensor.shape, {}};
+    if (tensor.name == "d_sinks") arguments.d_sinks = view;
     if (tensor.name == "d_out") arguments.d_out = view;
     if (tensor.name == "d_lse") arguments.d_lse = view;
     if (tensor.name == "dq") arguments.dq = view;
