@@ -90,6 +90,14 @@ int warps_per_sm(const Explanation& e) {
   return e.resources.blocks_per_sm * e.schedule.warps;
 }
 
+/// Which step of the look-up gave the schedule: "record of NVIDIA H100, same generation".
+std::string source_text(const ScheduleDecision& decision) {
+  if (decision.source == ScheduleSource::record) return "record of " + decision.gpu;
+  if (decision.source == ScheduleSource::similar_gpu)
+    return "record of " + decision.gpu + ", same generation";
+  return std::string(name_of(decision.source));
+}
+
 /// "short: m 128, …" for each schedule that launches of other shapes run.
 std::vector<std::string> other_variants(const Explanation& e) {
   std::vector<std::string> lines;
@@ -159,6 +167,7 @@ void print_text(const Options& options, const Explanation& e) {
   print_field("spec", title_of(e.spec, options.file));
   print_field("target", fmt::format("{}, {}", e.target.name, e.target.generation));
   print_field("schedule", "family " + describe(e.schedule));
+  print_field("from", source_text(e.decision));
   print_field("why", e.decision.reason);
   for (const std::string& skipped : e.decision.skipped) print_field("skipped", "record " + skipped);
   const std::vector<std::string> others = other_variants(e);
@@ -211,7 +220,7 @@ Json as_json(const Options& options, const Explanation& e) {
                  {"ping_pong", e.schedule.ping_pong},
                  {"cluster", e.schedule.cluster},
                  {"order", order_name(e.schedule)},
-                 {"from", name_of(e.decision.source)},
+                 {"from", source_text(e.decision)},
                  {"reason", e.decision.reason},
                  {"skipped_records", e.decision.skipped}}},
                {"bucket", bucket_of(e.shape).name},

@@ -37,7 +37,7 @@ struct Options {
   bool resume = false;
   std::vector<int> devices;
   std::vector<std::string> buckets;
-  int candidates = 32;
+  int candidates = 40;
   bool exhaustive = false;
   std::string records, log;
   uint64_t seed = 1;
@@ -439,7 +439,7 @@ Command add_tune(CLI::App& root) {
   app->add_option("--bucket", options->buckets, "Buckets of shapes with commas between (default: all)")
       ->delimiter(',')
       ->allow_extra_args(false);
-  app->add_option("--candidates", options->candidates, "Schedules to time for a bucket (default 32)")
+  app->add_option("--candidates", options->candidates, "Schedules to time for a bucket (default 40)")
       ->check(CLI::Range(1, 10000));
   app->add_flag("--exhaustive", options->exhaustive,
                 "Then time every legal schedule, and say how far from the best the search ended");

@@ -3,7 +3,7 @@
 
 #include "cli/choices.h"
 #include "cli/tune.h"
-#include "tuner/timing_shape.h"
+#include "codegen/timing_shape.h"
 
 namespace tilewright::cli {
 namespace {

@@ -4,11 +4,13 @@
 #include <cmath>
 #include <numeric>
 
+#include "codegen/cost_model_parts.h"
 #include "codegen/error.h"
-#include "codegen/io_model.h"
 
 namespace tilewright {
 namespace {
+
+using namespace cost;
 
 // Data sheets; mma.sync reaches 62 % of Hopper's tensor cores (Luo et al., "Benchmarking and Dissecting the
 // Nvidia Hopper GPU Architecture", 2024), and what it reaches on Blackwell's is taken to be Ampere's.
@@ -29,23 +31,8 @@ constexpr Figures figures[] = {
     {"sm_121a", {48, 2.40, 24 * mib, 0.27e12, 1024, 0}},       // GB10
 };
 
-double round_up(int value, int multiple) {
-  return (value + multiple - 1) / multiple * multiple;
-}
-
-// Parts that overlap well, but not perfectly: more than the largest, less than the sum.
-double overlapped(std::initializer_list<double> parts) {
-  double sum = 0;
-  for (double part : parts) sum += part * part * part * part;
-  return std::sqrt(std::sqrt(sum));
-}
-
 // fp32 instructions a score beside the exponential: scale and subtract, maximum, sum, conversion, moves.
 constexpr double softmax_instructions = 5;
-// Barriers, and the latency of the first products of a tile, in which nothing else of a block runs.
-constexpr double tile_latency = 250;
-// A copy from L2 or device memory until it has landed.
-constexpr double copy_latency = 1300;
 // Fixed costs of a tile of query rows: Q, the first keys, the output's way out.
 constexpr double row_tile_cycles = 2500;
 // ptxas spills when these and the accumulators pass 255 registers.
@@ -95,14 +82,6 @@ void add_tile_time(const Schedule& schedule, const Resources& need, CostEstimate
   cost.tile = tile * (1 + 0.02 * spilled);
 }
 
-std::string_view largest_part(const CostEstimate& cost) {
-  const std::pair<double, std::string_view> parts[] = {{cost.tensor, "tensor cores"},
-                                                       {cost.exponential + cost.arithmetic, "softmax"},
-                                                       {cost.shared_memory, "shared memory"},
-                                                       {cost.l2, "L2"}};
-  return std::max_element(std::begin(parts), std::end(parts))->second;
-}
-
 std::vector<double> ranks(const std::vector<double>& figures) {
   std::vector<size_t> order(figures.size());
   std::iota(order.begin(), order.end(), size_t{0});
@@ -117,6 +96,14 @@ std::vector<double> ranks(const std::vector<double>& figures) {
 
 }  // namespace
 
+std::string_view largest_part(const CostEstimate& cost) {
+  const std::pair<double, std::string_view> parts[] = {{cost.tensor, "tensor cores"},
+                                                       {cost.exponential + cost.arithmetic, "softmax"},
+                                                       {cost.shared_memory, "shared memory"},
+                                                       {cost.l2, "L2"}};
+  return std::max_element(std::begin(parts), std::end(parts))->second;
+}
+
 GpuFigures typical_gpu(const Target& target) {
   for (const Figures& row : figures)
     if (row.target == target.name) return row.gpu;
@@ -125,7 +112,12 @@ GpuFigures typical_gpu(const Target& target) {
 
 CostEstimate estimate_cost(const AttentionSpec& spec, const Schedule& schedule, const Target& target,
                            const GpuFigures& gpu, const LaunchShape& shape) {
-  const IoModel io = model_io(spec, schedule, shape);
+  return estimate_cost(spec, schedule, target, gpu, shape, model_io(spec, schedule, shape));
+}
+
+CostEstimate estimate_cost(const AttentionSpec& spec, const Schedule& schedule, const Target& target,
+                           const GpuFigures& gpu, const LaunchShape& shape, const IoModel& io) {
+  if (spec.pass == Pass::backward) return estimate_backward(spec, schedule, target, gpu, shape, io);
   const Resources need = resources(spec, schedule, target);
   const double heads = static_cast<double>(shape.batch) * static_cast<double>(shape.heads);
   const double row_tiles =

@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "codegen/io_model.h"
 #include "codegen/launch_plan.h"
 #include "codegen/schedule.h"
 #include "codegen/spec.h"
@@ -38,13 +39,20 @@ struct CostEstimate {
   double shared_memory = 0;        // operand reads and tile writes
   double l2 = 0;                   // K and V of the tile
   double tile = 0;                 // all of them together, as far as they overlap
-  double waves = 0;                // tiles of query rows over the places for them
+  double waves = 0;                // tiles of query rows (backward: of keys) over the places for them
   double microseconds = 0;         // of the launch
   double memory_microseconds = 0;  // what device memory alone takes: a floor
   std::string_view bound;          // the largest part: "tensor cores", "exponentials", …
 };
 CostEstimate estimate_cost(const AttentionSpec& spec, const Schedule& schedule, const Target& target,
                            const GpuFigures& gpu, const LaunchShape& shape);
+/// With model_io of these, which depends on the schedule's tile sizes alone.
+CostEstimate estimate_cost(const AttentionSpec& spec, const Schedule& schedule, const Target& target,
+                           const GpuFigures& gpu, const LaunchShape& shape, const IoModel& io);
+/// Of `pass: backward`: its main kernel, with the traffic of those around it.
+CostEstimate estimate_backward(const AttentionSpec& spec, const Schedule& schedule, const Target& target,
+                               const GpuFigures& gpu, const LaunchShape& shape, const IoModel& io);
+std::string_view largest_part(const CostEstimate& cost);
 
 /// A schedule and its estimate.
 struct RankedSchedule {

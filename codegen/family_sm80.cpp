@@ -77,11 +77,12 @@ std::vector<std::string> illegal_because(const AttentionSpec& spec, const Schedu
 // Measured on an H200 against FlashAttention-2 over head dims 64, 128, 256, lengths 1k to 16k
 // (bench/results): 32 rows a warp halve the shared-memory traffic of 16 and fit the registers up to 128
 // output columns; beyond, two small blocks per SM overlap better than one large one.
-std::vector<Schedule> preferred(const AttentionSpec& spec, const Target& target, const ShapeBucket&) {
+std::vector<Schedule> preferred(const AttentionSpec& spec, const Target& target, const ShapeBucket& bucket) {
   const auto schedule = [](int m, int n, int warps, int stages, bool query_in_registers = false) {
     return Schedule{Family::sm80, m, n, warps, stages, query_in_registers};
   };
   std::vector<Schedule> list;
+  if (tiny_blocks(spec, target, bucket)) list.push_back(schedule(32, 32, 2, 4, true));
   // Positions, scalars and addresses of tensors take registers too: what is fastest without them spills.
   const bool expressions = kernel_expressions(spec).any();
   if (std::max(spec.head_dim.qk, spec.head_dim.v) <= 64)
@@ -98,6 +99,10 @@ std::vector<Schedule> preferred(const AttentionSpec& spec, const Target& target,
 }
 
 std::string reason(const AttentionSpec& spec, const Schedule& schedule, const Target& target) {
+  if (schedule.block_m == 32 && target.wgmma)
+    return "few tiles through a narrow window, for which the sm90 family's blocks take longer to begin and "
+           "to end; " +
+           text(sm80::resources(spec, schedule, target).blocks_per_sm) + " blocks per SM";
   return text(schedule.block_m / schedule.warps) + " rows a warp, the most whose output of " +
          text(spec.head_dim.v) +
          " columns fits the registers, and the first tiles of the family's list that fit " +

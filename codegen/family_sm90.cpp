@@ -115,20 +115,15 @@ std::vector<std::string> illegal_because(const AttentionSpec& spec, const Schedu
 // Measured on an H200 over head dims 64 to 256, lengths 1k to 16k (bench/results): three consumers where the
 // output is small (at head dim 64 two run at 0.87 of them, at 80 and 96 at 0.92), two beyond. Three make
 // tiles of 192 rows, which end badly where lengths are short: under a causal mask at 1k queries two are 12 %
-// faster, at 16k 15 % slower.
-constexpr int widest_for_three = 96;
+// faster, at 16k 15 % slower. Fewer tiles than multiprocessors are better cut in half, one consumer each,
+// from head dim 96 on: by 5 to 12 %, at 256 by 20 %; at 80 they are not.
+constexpr int widest_for_three = 96, widest_for_two_of_few = 80;
 
 // Through a narrow window a tile of query rows visits few tiles of keys, and its beginning and end weigh as
 // much as these: four consumers hide each other's, small tiles of keys waste less beyond the window's sides,
 // and many stages let each consumer go its own way. At head dim 64 and 128 keys 1.77 times as fast as the
 // tiles for wide masks, 1.53 times cuDNN.
-constexpr int64_t narrow_window = 256;
-
-bool is_narrow(const AttentionSpec& spec) {
-  const Mask& mask = spec.mask;
-  return mask.kind == Mask::Kind::window && mask.left < narrow_window && mask.right < narrow_window &&
-         mask.left + mask.right < narrow_window;
-}
+constexpr Schedule narrow_tiles{Family::sm90, 256, 64, 20, 5};
 
 // Where rows see a range of keys that only a launch knows, such as their documents, tiles of 192 rows reach
 // over too many ranges; and a mask's function beside look-ups does not fit three consumers' registers.
@@ -136,18 +131,25 @@ bool wants_two(const KernelExpressions& expressions) {
   return expressions.sees_part || (expressions.mask && !expressions.has_limits);
 }
 
-std::vector<Schedule> preferred(const AttentionSpec& spec, const Target&, const ShapeBucket& bucket) {
+int preferred_consumers(const AttentionSpec& spec, const ShapeBucket& bucket) {
   const int widest = std::max(spec.head_dim.qk, spec.head_dim.v);
+  const bool few = bucket.name == shape_buckets().front().name;
+  if (few) return widest <= widest_for_two_of_few || spec.layout == Layout::packed ? 2 : 1;
   const bool short_tiles = spec.mask.kind != Mask::Kind::none && bucket.name != long_bucket().name;
-  const KernelExpressions expressions = kernel_expressions(spec);
-  int consumers = widest <= widest_for_three && !short_tiles && !wants_two(expressions) ? 3 : 2;
+  return widest <= widest_for_three && !short_tiles && !wants_two(kernel_expressions(spec)) ? 3 : 2;
+}
+
+std::vector<Schedule> preferred(const AttentionSpec& spec, const Target& target, const ShapeBucket& bucket) {
+  if (tiny_blocks(spec, target, bucket)) return {};
+  const int widest = std::max(spec.head_dim.qk, spec.head_dim.v);
+  int consumers = preferred_consumers(spec, bucket);
   if (spec.mask.blocks)  // a tile lies within one block
     while (spec.mask.blocks->m % (64 * consumers) != 0) --consumers;
-  const int most_keys = consumers == 3 && widest > 64 ? 96 : 128;
+  const int most_keys = consumers == 3 && widest > 64 ? 96 : consumers == 1 && widest > 192 ? 64 : 128;
   Schedule schedule{Family::sm90, 64 * consumers, 0, 4 * (consumers + 1), 2, false, consumers > 1};
   schedule.block_n = largest_block_n(spec, schedule, target_by_name("sm_90a"), most_keys);
-  if (is_narrow(spec) && widest <= 64 && bucket.name != "few")
-    return {{Family::sm90, 256, 64, 20, 5}, schedule};
+  const bool few = bucket.name == shape_buckets().front().name;
+  if (has_narrow_window(spec) && widest <= 64 && !few) return {narrow_tiles, schedule};
   return {schedule};
 }
 
@@ -156,15 +158,20 @@ std::string reason(const AttentionSpec& spec, const Schedule& schedule, const Ta
     return "4 consumers of 64 rows, which hide each other's beginnings and ends, and 64 keys: the window is "
            "narrow";
   const bool could_be_three = std::max(spec.head_dim.qk, spec.head_dim.v) <= widest_for_three;
-  const std::string rows =
-      schedule.consumers() < 3 && could_be_three
-          ? wants_two(kernel_expressions(spec))
-                ? "since the mask says of each row what it sees"
-                : "since tiles of 192 rows reach further beyond the end of few queries"
-          : "the most whose output of " + text(spec.head_dim.v) + " columns fits their registers";
-  return text(schedule.consumers()) + " consumers of 64 rows, " + rows + ", and the most keys up to " +
-         (schedule.consumers() == 3 && std::max(spec.head_dim.qk, spec.head_dim.v) > 64 ? "96" : "128") +
-         " that fit " + text(target.shared_memory_per_block) + " bytes of shared memory twice";
+  std::string rows = "the most whose output of " + text(spec.head_dim.v) + " columns fits their registers";
+  if (schedule.consumers() == 1)
+    rows = "since there are fewer tiles of more rows than multiprocessors";
+  else if (schedule.consumers() == 2 && could_be_three)
+    rows = wants_two(kernel_expressions(spec))
+               ? "since the mask says of each row what it sees"
+               : "since tiles of 192 rows reach further beyond the end of few queries";
+  const int widest = std::max(spec.head_dim.qk, spec.head_dim.v);
+  const std::string most_keys = schedule.consumers() == 3 && widest > 64    ? "96"
+                                : schedule.consumers() == 1 && widest > 192 ? "64"
+                                                                            : "128";
+  return text(schedule.consumers()) + (schedule.consumers() == 1 ? " consumer" : " consumers") +
+         " of 64 rows, " + rows + ", and the most keys up to " + most_keys + " that fit " +
+         text(target.shared_memory_per_block) + " bytes of shared memory twice";
 }
 
 }  // namespace tilewright::sm90

@@ -38,6 +38,19 @@ void refuse_unlike_list(Refusals& refusals, const AttentionSpec& spec, const Sch
   check("n", spec.mask.blocks->n, schedule.block_n);
 }
 
+bool has_narrow_window(const AttentionSpec& spec) {
+  constexpr int64_t narrow = 256;
+  const Mask& mask = spec.mask;
+  return mask.kind == Mask::Kind::window && mask.left < narrow && mask.right < narrow &&
+         mask.left + mask.right < narrow;
+}
+
+bool tiny_blocks(const AttentionSpec& spec, const Target& target, const ShapeBucket& bucket) {
+  return target.wgmma && bucket.name == shape_buckets().front().name && has_narrow_window(spec) &&
+         spec.blocks == BlockRequest{} && !spec.mask.blocks && spec.layout != Layout::packed &&
+         std::max(spec.head_dim.qk, spec.head_dim.v) <= 64;
+}
+
 Resources resources(const AttentionSpec& spec, const Schedule& schedule, const Target& target) {
   const FamilyRules* rules = family_rules(spec.pass, schedule.family);
   return rules ? rules->resources(spec, schedule, target) : Resources{};

@@ -52,7 +52,7 @@ void set_order(Schedule& schedule, int value) {
 const ScheduleAxis sm90_axes[] = {
     {"m", "query rows of a tile; a consumer warpgroup for each 64", {64, 128, 192, 256}, set_consumers_m},
     {"n", "keys of a tile", {32, 48, 64, 80, 96, 112, 128, 144, 160, 176, 192, 208, 224, 240, 256}, set_n},
-    {"stages", "pairs of K and V tiles in shared memory", {1, 2, 3, 4}, set_stages},
+    {"stages", "pairs of K and V tiles in shared memory", {1, 2, 3, 4, 5}, set_stages},
     {"ping_pong", "consumers take turns on the tensor cores", {0, 1}, set_ping_pong},
     {"cluster", "blocks that share their tiles of keys", {1, 2}, set_cluster},
 };

@@ -124,7 +124,9 @@ struct Runtime::State {
       gpu = device->gpu_model();
       if (gpu) records = usable_records(options);
     });
-    return tuned_schedules(spec, device->target(), gpu ? &*gpu : nullptr, records);
+    // The simulator, and GPUs that the target table does not know.
+    if (!gpu) return bucket_schedules(spec, device->target());
+    return tuned_schedules(spec, device->target(), &*gpu, records);
   }
 
   /// The variants are made side by side, so that several cost little more time than one.

@@ -5,6 +5,7 @@
 
 #include "codegen/cost_model.h"
 #include "codegen/error.h"
+#include "codegen/model_choice.h"
 #include "runtime/environment.h"
 #include "runtime/own_directories.h"
 
@@ -45,7 +46,9 @@ std::string_view name_of(ScheduleSource source) {
     case ScheduleSource::record:
       return "record";
     case ScheduleSource::similar_gpu:
-      return "similar GPU";
+      return "record of the same generation";
+    case ScheduleSource::model:
+      return "model";
     case ScheduleSource::default_rule:
       return "default rule";
   }
@@ -108,7 +111,14 @@ ScheduleDecision TuningRecords::decide(const AttentionSpec& spec, const Target& 
     }
     decision.schedule = record->best.schedule;
     decision.source = is_same(*file) ? ScheduleSource::record : ScheduleSource::similar_gpu;
+    decision.gpu = file->gpu.name;
     decision.reason = reason_text(*file, *record, is_same(*file));
+    return decision;
+  }
+  if (auto choice = model_choice(spec, target, bucket)) {
+    decision.schedule = choice->schedule;
+    decision.source = ScheduleSource::model;
+    decision.reason = std::move(choice->reason);
     return decision;
   }
   decision.reason = schedule_reason(spec, decision.schedule, target);
@@ -143,7 +153,7 @@ std::vector<fs::path> record_directories(const std::optional<fs::path>& given) {
 
 std::vector<Schedule> possible_schedules(const AttentionSpec& spec, const Target& target,
                                          const TuningRecords& records) {
-  std::vector<Schedule> list = bucket_schedules(spec, target).distinct();
+  std::vector<Schedule> list = tuned_schedules(spec, target, nullptr, {}).distinct();
   const auto add = [&](const GpuModel* gpu) {
     for (const Schedule& schedule : tuned_schedules(spec, target, gpu, records).distinct())
       if (std::find(list.begin(), list.end(), schedule) == list.end()) list.push_back(schedule);

@@ -66,13 +66,15 @@ std::string record_file_name(const GpuModel& gpu);
 /// Canonical form of a spec without `blocks`.
 std::string record_key(const AttentionSpec& spec);
 
-enum class ScheduleSource { own_blocks, record, similar_gpu, default_rule };
-/// "blocks", "record", "similar GPU", "default rule"
+/// What gave a schedule, in the order of asking.
+enum class ScheduleSource { own_blocks, record, similar_gpu, model, default_rule };
+/// "blocks", "record", "record of the same generation", "model", "default rule"
 std::string_view name_of(ScheduleSource source);
 
 struct ScheduleDecision {
   Schedule schedule;
   ScheduleSource source = ScheduleSource::default_rule;
+  std::string gpu;                   // whose record it is
   std::string reason;                // one sentence
   std::vector<std::string> skipped;  // records passed over, and why
 };
@@ -84,8 +86,9 @@ class TuningRecords {
   TuningRecords() = default;
 
   /// The schedule for a bucket: the spec's own blocks; a record of this very GPU; one of the same target, of
-  /// the GPU with the nearest number of multiprocessors; the default rule. `gpu` null: not known, the
-  /// target's typical one. Throws as choose_schedule.
+  /// the GPU with the nearest number of multiprocessors; the model, for a target that the default rule was
+  /// not measured on; the default rule. `gpu` null: not known, the target's typical one. Throws as
+  /// choose_schedule.
   ScheduleDecision decide(const AttentionSpec& spec, const Target& target, const GpuModel* gpu,
                           const ShapeBucket& bucket = long_bucket()) const;
 
@@ -105,7 +108,7 @@ std::optional<std::filesystem::path> user_record_directory(const std::optional<s
 /// Where records are looked for: the user's own, then those that ship.
 std::vector<std::filesystem::path> record_directories(const std::optional<std::filesystem::path>& given);
 
-/// Every schedule that a runtime may choose for the spec: by the default rule, and by the records of each GPU
+/// Every schedule that a runtime may choose for the spec: without records, and by the records of each GPU
 /// model of the target. Without repetition.
 std::vector<Schedule> possible_schedules(const AttentionSpec& spec, const Target& target,
                                          const TuningRecords& records);

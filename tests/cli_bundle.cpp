@@ -8,9 +8,10 @@ class Bundles : public CommandTest {
  protected:
   Bundles() {
     environment["TILEWRIGHT_NVRTC"] = TILEWRIGHT_BINARY_DIR "/fakes/fake_nvrtc.so";
-    write("small.yaml", "head_dim: 32\nname: small\n");
+    // Blocks of their own: one kernel a target, whatever the launch.
+    write("small.yaml", "head_dim: 32\nname: small\nblocks: {n: 64}\n");
     write("other.yaml", "head_dim: 64\nmask: causal\n");
-    write("same.yaml", "# the same kernel\nhead_dim: 32\n");
+    write("same.yaml", "# the same kernel\nhead_dim: 32\nblocks: {n: 64}\n");
   }
   Result precompile(std::vector<std::string> arguments) {
     arguments.insert(arguments.begin(), "precompile");
@@ -23,18 +24,18 @@ TEST_F(Bundles, EveryKernelOnceWhateverTheOrderAndTheProcesses) {
                              "a.twb", "--jobs", "1", "--json"});
   ASSERT_EQ(first.code, 0) << first.err;
   nlohmann::json json = first.json();
-  EXPECT_EQ(json["kernels"], 5) << "two variants of one of them";
-  EXPECT_EQ(json["compiled"], 5);
+  EXPECT_EQ(json["kernels"], 6) << "two variants of one of them on each target";
+  EXPECT_EQ(json["compiled"], 6);
   EXPECT_EQ(json["specs"], 3);
   EXPECT_EQ(json["bytes"], contents(folder / "a.twb").size());
   environment["TILEWRIGHT_CACHE_DIR"] = (folder / "other cache").string();
   Result second = precompile(
       {"other.yaml", "small.yaml", "--target", "sm_90a,sm_80", "-o", "b.twb", "--jobs", "3", "--json"});
-  EXPECT_EQ(second.json()["compiled"], 5);
+  EXPECT_EQ(second.json()["compiled"], 6);
   EXPECT_TRUE(contents(folder / "a.twb") == contents(folder / "b.twb"));
   Result third = precompile({"other.yaml", "small.yaml", "--target", "sm_90a,sm_80", "-o", "b.twb"});
-  EXPECT_TRUE(contains(third.out, "b.twb: 5 kernels of 2 specs, ")) << third.out;
-  EXPECT_TRUE(contains(third.out, "0 compiled, 5 from the cache")) << third.out;
+  EXPECT_TRUE(contains(third.out, "b.twb: 6 kernels of 2 specs, ")) << third.out;
+  EXPECT_TRUE(contains(third.out, "0 compiled, 6 from the cache")) << third.out;
 }
 
 TEST_F(Bundles, ListVerifyCovers) {

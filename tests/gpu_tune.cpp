@@ -22,7 +22,7 @@ TEST_F(CommandTest, TunesOnTheGpuAndUsesTheRecord) {
   const nlohmann::json explained = tilewright({"explain", "spec.yaml", "--seqlen-q", "1024", "--batch", "16",
                                                "--heads", "16", "--no-compile", "--json"})
                                        .json();
-  EXPECT_EQ(explained["schedule"]["from"], "record");
+  EXPECT_TRUE(contains(explained["schedule"]["from"], "record of ")) << explained["schedule"];
   EXPECT_EQ(tilewright({"run", "spec.yaml", "--seqlen-q", "300", "--heads", "64", "--batch", "2"}).code, 0);
   EXPECT_EQ(tilewright({"report", "records", "--log", "log.jsonl"}).code, 0);
 }

@@ -262,15 +262,19 @@ TEST_F(FromBundle, AllMissingSpecsAreNamedAtOnce) {
             0);
 }
 
+// Blocks of their own: one kernel for all launches.
+const char* const one_kernel = "{head_dim: 64, blocks: {n: 64}}";
+const char* const another = "{head_dim: 32, blocks: {n: 64}}";
+
 TEST_F(FromBundle, ADamagedKernelIsMadeAgain) {
-  const fs::path bundle = bundle_of({"head_dim: 64"});
+  const fs::path bundle = bundle_of({one_kernel});
   std::string bytes = test::read_text(bundle);
   bytes[bytes.size() - 40] ^= 1;
   test::write_text(bundle, bytes);
   ScopedEnvironment nvrtc("TILEWRIGHT_NVRTC", fake_nvrtc);
   EXPECT_EQ(test::in_child([&] {
               WarningRecorder warnings;
-              EXPECT_EQ(compiled("head_dim: 64", options({bundle})).from, CacheResult::compiled);
+              EXPECT_EQ(compiled(one_kernel, options({bundle})).from, CacheResult::compiled);
               EXPECT_EQ(warnings.texts.size(), 1u);
               EXPECT_NE(warnings.texts.at(0).find(bundle.string()), std::string::npos)
                   << warnings.texts.at(0);
@@ -281,13 +285,13 @@ TEST_F(FromBundle, ADamagedKernelIsMadeAgain) {
 
 TEST_F(FromBundle, InterruptedWorkIsNotDoneAgain) {
   ScopedEnvironment count("FAKE_NVRTC_COUNT", (directory_ / "count").string());
-  const std::string first = test::read_text(bundle_of({"head_dim: 64"}));
+  const std::string first = test::read_text(bundle_of({one_kernel}));
   EXPECT_EQ(test::count_lines(directory_ / "count"), 1);
-  const std::string both = test::read_text(bundle_of({"head_dim: 32", "head_dim: 64"}));
+  const std::string both = test::read_text(bundle_of({another, one_kernel}));
   EXPECT_EQ(test::count_lines(directory_ / "count"), 2);
-  EXPECT_EQ(test::read_text(bundle_of({"head_dim: 64"})), first);
+  EXPECT_EQ(test::read_text(bundle_of({one_kernel})), first);
   fs::remove_all(directory_ / "made");
-  EXPECT_EQ(test::read_text(bundle_of({"head_dim: 64", "head_dim: 32"})), both) << "other order, other times";
+  EXPECT_EQ(test::read_text(bundle_of({one_kernel, another})), both) << "other order, other times";
 }
 
 TEST(PrecompileJobs, CoverTheVariants) {

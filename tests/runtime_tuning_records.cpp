@@ -157,7 +157,7 @@ TEST(TuningRecords, AnotherSpecIsAnotherSpec) {
       decide(records, "{head_dim: 128, gqa_ratio: 4, mask: causal, blocks: {n: 64}}", &h200);
   EXPECT_EQ(own.source, ScheduleSource::own_blocks);
   EXPECT_EQ(own.schedule.block_n, 64);
-  EXPECT_EQ(decide(records, llama, nullptr, "long", "sm_80").source, ScheduleSource::default_rule)
+  EXPECT_EQ(decide(records, llama, nullptr, "long", "sm_80").source, ScheduleSource::model)
       << "a record is for its own target";
 }
 

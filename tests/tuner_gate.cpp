@@ -58,6 +58,7 @@ class Kernel final : public Executable {
         store_element(view.data, view.dtype, static_cast<int64_t>(i), values[i]);
     };
     store(arguments.dq, right.dq), store(arguments.dk, right.dk), store(arguments.dv, right.dv);
+    if (arguments.d_sinks) store(*arguments.d_sinks, right.d_sinks);
     std::memset(arguments.workspace, 0, arguments.workspace_bytes);
     if (backward_fault) backward_fault(arguments);
   }
@@ -85,7 +86,8 @@ std::string refusal(const Kernel::Fault& fault) {
 
 std::string backward_refusal(const std::function<void(const BackwardArguments&)>& fault) {
   const AttentionSpec spec = parse_spec(
-      "{pass: backward, head_dim: 32, dtype: fp16, lse: true, mask: {window: [40, 0]}, gqa_ratio: 2}",
+      "{pass: backward, head_dim: 32, dtype: fp16, lse: true, mask: {window: [40, 0]}, gqa_ratio: 2, sinks: "
+      "true}",
       "spec");
   HostDevice device;
   Gate gate(spec);

@@ -5,7 +5,7 @@
 
 #include "codegen/error.h"
 #include "tests/support/simulated_clock.h"
-#include "tuner/timing_shape.h"
+#include "codegen/timing_shape.h"
 
 namespace tilewright {
 namespace {

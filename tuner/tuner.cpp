@@ -6,9 +6,10 @@
 #include <tuple>
 
 #include "codegen/error.h"
+#include "codegen/model_choice.h"
+#include "codegen/timing_shape.h"
 #include "tuner/bench_process.h"
 #include "tuner/gate.h"
-#include "tuner/timing_shape.h"
 
 namespace tilewright {
 namespace {
@@ -33,6 +34,7 @@ std::vector<Schedule> neighbours(const Schedule& from, const ScheduleSpace& spac
         if (j >= axis.values.size()) continue;
         Schedule near = from;
         axis.set(near, axis.values[j]);
+        if (near.consumers() < 2) near.ping_pong = false;  // one consumer has nobody to take turns with
         if (std::find(space.legal.begin(), space.legal.end(), near) != space.legal.end())
           list.push_back(near);
       }
@@ -242,7 +244,7 @@ class Tuning {
 std::vector<Schedule> bucket_candidates(const AttentionSpec& spec, const Target& target,
                                         const GpuFigures& gpu, const ShapeBucket& bucket,
                                         const ScheduleSpace& space, const TuneOptions& options) {
-  std::vector<Schedule> list = {choose_schedule(spec, target, bucket)};
+  std::vector<Schedule> list = {untuned_schedule(spec, target, bucket)};
   const size_t most = options.exhaustive ? SIZE_MAX : static_cast<size_t>(options.candidates) + 1;
   for (const Schedule& schedule : neighbours(list.front(), space)) add_once(list, schedule);
   const auto ranked = rank_schedules(spec, space.legal, target, gpu, timing_shape(spec, bucket));

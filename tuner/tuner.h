@@ -18,7 +18,7 @@ namespace tilewright {
 
 struct TuneOptions {
   std::vector<const ShapeBucket*> buckets;  // empty: all
-  int candidates = 32;                      // of each bucket at most, beside the default
+  int candidates = 40;                      // of each bucket at most, beside the default
   bool exhaustive = false;                  // afterwards, every legal schedule is timed to the end
   double seconds = 1e9;                     // for everything; what is known by then decides
   uint64_t seed = 1;

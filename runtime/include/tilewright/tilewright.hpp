@@ -183,7 +183,7 @@ struct RuntimeOptions {
   /// Tuning records that are asked before those that ship. Absent: TILEWRIGHT_RECORDS_DIR, else the user's
   /// data directory.
   std::optional<std::filesystem::path> records_directory;
-  bool tuning_records = true;  // false: schedules by the default rule alone
+  bool tuning_records = true;  // false: schedules without them, by the model and the default rule
   SimulatorOptions simulator;
   std::string simulated_target = "sm_80";  // what the simulator stands for
 };

@@ -1,4 +1,4 @@
-// The launch that stands for a bucket of shapes when schedules are timed.
+// The launch that stands for a bucket of shapes when schedules are timed or estimated.
 #pragma once
 
 #include "codegen/launch_plan.h"

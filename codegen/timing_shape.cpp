@@ -1,4 +1,4 @@
-#include "tuner/timing_shape.h"
+#include "codegen/timing_shape.h"
 
 #include <algorithm>
 
