@@ -261,7 +261,6 @@ BackwardArguments LaunchInputs::backward(const std::vector<void*>& places) {
     if (tensor.name == "dq") arguments.dq = view;
     if (tensor.name == "dk") arguments.dk = view;
     if (tensor.name == "dv") arguments.dv = view;
-    if (tensor.name == "d_sinks") arguments.d_sinks = view;
   }
   return arguments;
 }
