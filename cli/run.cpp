@@ -298,6 +298,7 @@ int both_passes(const Options& options, const AttentionSpec& spec) {
                        .shape = options.shape.shape(spec),
                        .seed = options.seed,
                        .softmax_scale = options.softmax_scale,
+                       .expressions = options.expressions,
                        .check = options.check,
                        .json = options.json},
                       runtime);

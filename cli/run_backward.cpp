@@ -107,6 +107,11 @@ Outcome run(const BackwardRun& options, Runtime& runtime) {
     forward_arguments.sinks = arguments.sinks = sinks.view(), host.sinks = tensors.sinks.view();
     arguments.d_sinks = d_sinks.view(), host.d_sinks = tensors.d_sinks.view();
   }
+  ExpressionInputs expressions(runtime, spec, options.shape, options.expressions, 4 * options.seed + 5);
+  ForwardArguments host_forward;
+  expressions.give(forward_arguments, host_forward);
+  arguments.scalars = host.scalars = forward_arguments.scalars;
+  arguments.tensors = forward_arguments.tensors, host.tensors = host_forward.tensors;
   forward_kernel->launch(nullptr, forward_arguments);
   outcome.kernel->launch_backward(nullptr, arguments);
   runtime.synchronize();

@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "cli/choices.h"
+#include "cli/expression_inputs.h"
 #include "tilewright/tilewright.hpp"
 
 namespace tilewright::cli {
@@ -15,6 +16,7 @@ struct BackwardRun {
   LaunchShape shape;
   uint64_t seed = 1;  // of the random inputs
   std::optional<double> softmax_scale;
+  ExpressionOptions expressions;
   bool check = true;
   bool json = false;
 };

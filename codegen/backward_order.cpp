@@ -163,10 +163,8 @@ class Statements {
     if (word == "pass") return "pass_turn(me);\n";
     if (word == "P")
       return (order_.splits_columns || step[0] == '+' || !has_prefix(order_, '+') ? wait_scores(step) : "") +
-             "if (with_softcap) cap_transposed(scores, p.backward.forward.scale);\nif (" + at.masked +
-             ") mask_transposed(scores, sequence_of(p.backward), " + at.row +
-             ", key);\ncompute_probabilities(scores, probabilities, me.lse + " + at.stage +
-             " * row_terms_bytes, me.scale_log2);\n";
+             "find_probabilities(p, me, scores, probabilities, block.head, " + at.masked + ", " + at.row +
+             ", key,\n                   me.lse + " + at.stage + " * row_terms_bytes);\n";
     if (word == "dS")
       return wait_for(std::string(step).replace(step.size() - 2, 2, "dP")) +
              "settle(dp);\ncompute_ds(ds, scores, dp, me.lse + row_terms_after_lse + " + at.stage +

@@ -4,6 +4,7 @@
 
 #include "codegen/error.h"
 #include "codegen/families.h"
+#include "codegen/kernel_expressions.h"
 
 namespace tilewright {
 namespace {
@@ -72,7 +73,12 @@ BackwardPlan plan_backward(const AttentionSpec& spec, const Schedule& schedule, 
   workspace.row_terms = workspace.lse_log2 + aligned(rows * 4);
   workspace.turns = workspace.row_terms + aligned(rows * 4);
   workspace.sink_terms = workspace.turns + (spec.deterministic ? aligned((plan.query_blocks + 1) * 4) : 0);
-  workspace.bytes = workspace.sink_terms + (spec.sinks ? aligned(plan.query_blocks * 16) : 0);
+  workspace.row_ranges = workspace.sink_terms + (spec.sinks ? aligned(plan.query_blocks * 16) : 0);
+  const KernelExpressions expressions = kernel_expressions(spec);
+  const int64_t ranges = !expressions.mask                ? 0
+                         : expressions.mask_knows_heads() ? plan.key_blocks
+                                                          : plan.n_tiles;
+  workspace.bytes = workspace.row_ranges + aligned(ranges * 16);
   return plan;
 }
 

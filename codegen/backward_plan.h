@@ -19,7 +19,9 @@ struct BackwardWorkspace {
   int64_t row_terms = 0;   // the same
   int64_t turns = 0;       // `deterministic`: an int a tile of query rows, and one more
   int64_t sink_terms = 0;  // `sinks`: 4 floats a tile of query rows
-  int64_t bytes = 0;       // all together
+  int64_t row_ranges =
+      0;              // a mask expression: 4 ints a tile of keys, of each KV head if the mask knows heads
+  int64_t bytes = 0;  // all together
 };
 
 struct BackwardPlan {

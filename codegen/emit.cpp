@@ -86,7 +86,7 @@ std::string configuration(const AttentionSpec& spec, const KernelExpressions& ex
   constants.add_bool("with_sinks", spec.sinks);
   constants.add_bool("packed_layout", spec.layout == Layout::packed);
   if (spec.pass == Pass::backward) {
-    add_backward_constants(constants, spec, schedule, target);
+    add_backward_constants(constants, spec, expressions, schedule, target);
   } else if (schedule.family == Family::sm90) {
     constants.add_int("consumers", schedule.consumers());
     constants.add_int("producer_registers", sm90::producer_registers(schedule.consumers()));
@@ -137,22 +137,35 @@ std::string entry_point(Family family, bool expressions) {
   return head + ") {\n  forward(p, ExpressionArguments{});\n}\n";
 }
 
+// The backward pass's kernels that take expressions: the main one and that before it.
+std::string backward_entry_points(Family family, bool expressions) {
+  const std::string given = expressions ? ",\n    const __grid_constant__ ExpressionArguments e" : "";
+  const std::string rest = given + ") {\n  ",
+                    last = expressions ? "(p, e);\n}\n" : "(p, ExpressionArguments{});\n}\n";
+  const bool hopper = family == Family::sm90;
+  return "extern \"C\" __global__ void __launch_bounds__(prepare_threads)\n    "
+         "attention_backward_prepare(const __grid_constant__ BackwardParameters p" +
+         rest + "prepare" + last + "\nextern \"C\" __global__ void __launch_bounds__(threads, " +
+         (hopper ? "1" : "blocks_per_sm") + ")\n    attention_backward(const __grid_constant__ " +
+         (hopper ? "Hopper" : "") + "BackwardParameters p" + rest + "backward" + last;
+}
+
 // What the simulator calls: generated code keeps no other contact with the host. With expressions it gets two
 // structures.
 std::string simulator_entry_points(const Source& source, const std::string& parameters, bool expressions) {
   std::string text = "extern \"C\" void " + source.kernel_name +
                      "_bind(const SimulatorInterface* interface) { simulator = interface; }\n";
-  const auto add_thunk = [&](const std::string& kernel, const std::string& type) {
+  const auto add_thunk = [&](const std::string& kernel, const std::string& type, bool takes_both) {
     text += "\nextern \"C\" void " + kernel + "_thunk(const void* parameters) {\n";
-    if (expressions)
+    if (takes_both)
       text += "  const void* const* both = (const void* const*)parameters;\n  " + kernel + "(*(const " +
               type + "*)both[0], *(const ExpressionArguments*)both[1]);\n}\n";
     else
       text += "  " + kernel + "(*(const " + type + "*)parameters);\n}\n";
   };
-  if (source.before) add_thunk(source.before->name, "BackwardParameters");
-  add_thunk(source.kernel_name, parameters);
-  if (source.after) add_thunk(source.after->name, "BackwardParameters");
+  if (source.before) add_thunk(source.before->name, "BackwardParameters", expressions);
+  add_thunk(source.kernel_name, parameters, expressions);
+  if (source.after) add_thunk(source.after->name, "BackwardParameters", false);
   return text;
 }
 
@@ -242,10 +255,7 @@ Source emit(const AttentionSpec& spec, const Schedule& schedule, const Target& t
     sections.push_back({parsed.title, &parsed.items});
   };
   std::vector<TemplateItem> own;
-  const auto add_forward_files = [&] {
-    for (const char* file : {"expression_parameters.cuh", "expression_values.cuh", "expression_ranges.cuh",
-                             "expression_key_ranges.cuh", "visibility.cuh", "softcap.cuh"})
-      add_file(file);
+  const auto add_expressions = [&] {
     if (expressions.any()) {
       add_file("expressions.cuh");
       add_file("expression_limits.cuh");
@@ -254,6 +264,12 @@ Source emit(const AttentionSpec& spec, const Schedule& schedule, const Target& t
     } else {
       add_file("no_expressions.cuh");
     }
+  };
+  const auto add_forward_files = [&] {
+    for (const char* file : {"expression_parameters.cuh", "expression_values.cuh", "expression_ranges.cuh",
+                             "expression_key_ranges.cuh", "visibility.cuh", "softcap.cuh"})
+      add_file(file);
+    add_expressions();
     add_file(expressions.walk == KeyWalkKind::window ? "visible_window.cuh" : "visible_rule.cuh");
     add_file(spec.mask.blocks                        ? "walk_list.cuh"
              : expressions.walk == KeyWalkKind::scan ? "walk_scan.cuh"
@@ -284,7 +300,11 @@ Source emit(const AttentionSpec& spec, const Schedule& schedule, const Target& t
   std::vector<TemplateItem> products;
   std::deque<GeneratedPart> generated;
   if (backward) {
-    for (std::string_view file : backward_files(schedule.family)) {
+    for (std::string_view file : backward_files(schedule.family, expressions)) {
+      if (file == "generated/expressions") {
+        add_expressions();
+        continue;
+      }
       if (!file.starts_with("generated/")) {
         add_file(file);
         continue;
@@ -303,10 +323,11 @@ Source emit(const AttentionSpec& spec, const Schedule& schedule, const Target& t
     }
     add_forward_files();
   }
-  // The backward pass's kernels are in its templates.
-  std::vector<TemplateItem> entry;
-  if (!backward) entry = parse_template(entry_point(schedule.family, expressions.any()), backend);
-  sections.push_back({"The kernel", &entry});
+  const std::vector<TemplateItem> entry =
+      parse_template(backward ? backward_entry_points(schedule.family, expressions.any())
+                              : entry_point(schedule.family, expressions.any()),
+                     backend);
+  sections.push_back({backward ? "The kernels" : "The kernel", &entry});
 
   source.text = header(spec, schedule, target) + "\n";
   if (backend == Backend::simulator)

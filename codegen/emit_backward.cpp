@@ -9,7 +9,7 @@
 namespace tilewright {
 namespace {
 
-constexpr int prepare_threads = 128;  // templates/backward_prepare.cuh
+constexpr int prepare_threads = 128;
 constexpr int sm90_finish_threads = 256;
 
 void add_sm80_constants(Constants& constants, const AttentionSpec& spec, const Schedule& schedule,
@@ -46,9 +46,16 @@ void add_sm90_constants(Constants& constants, const AttentionSpec& spec, const S
 
 }  // namespace
 
-void add_backward_constants(Constants& constants, const AttentionSpec& spec, const Schedule& schedule,
+void add_backward_constants(Constants& constants, const AttentionSpec& spec,
+                            const KernelExpressions& expressions, const Schedule& schedule,
                             const Target& target) {
+  constants.add_int("prepare_threads", prepare_threads);
   constants.add_bool("deterministic", spec.deterministic);
+  constants.add_bool("mask_knows_heads", expressions.mask_knows_heads());
+  const bool with_slope = expressions.has_slope(spec), differentiates = expressions.score && with_slope;
+  constants.add_bool("with_slope", with_slope);
+  constants.add_bool("differentiates_scores", differentiates);
+  constants.add_bool("changes_scores_plainly", (spec.softcap != 0 || expressions.score) && !differentiates);
   constants.add_int("dq_tile_floats", dq_tile_floats(spec, schedule));
   constants.add_bool("shifts_enormous_lse", schedule.family == Family::sm90);
   if (schedule.family == Family::sm90)
@@ -57,49 +64,33 @@ void add_backward_constants(Constants& constants, const AttentionSpec& spec, con
     add_sm80_constants(constants, spec, schedule, target);
 }
 
-std::vector<std::string_view> backward_files(Family family) {
-  if (family == Family::sm90)
-    return {"sm90/parameters.cuh",
-            "sm90/backward_parameters.cuh",
-            "primitives/words.cuh",
-            "primitives/sm90.cuh",
-            "primitives/sm90_bulk.cuh",
-            "generated/products",
-            "visibility.cuh",
-            "no_expressions.cuh",
-            "backward_visibility.cuh",
-            "quad.cuh",
-            "sinks.cuh",
-            "backward_sinks.cuh",
-            "backward_prepare.cuh",
-            "sm90/ring.cuh",
-            "sm90/backward_layout.cuh",
-            "sm90/backward_tiles.cuh",
-            "sm90/backward_producer.cuh",
-            "sm90/backward_scores.cuh",
-            "sm90/backward_output.cuh",
-            "sm90/backward_consumer.cuh",
-            "generated/order",
-            "sm90/backward_tile.cuh",
-            "sm90/backward.cuh"};
-  return {"primitives/words.cuh",
-          "expression_values.cuh",
-          "expression_ranges.cuh",
-          "expression_key_ranges.cuh",
-          "visibility.cuh",
-          "no_expressions.cuh",
-          "visible_window.cuh",
-          "walk_range.cuh",
-          "backward_visibility.cuh",
-          "quad.cuh",
-          "sinks.cuh",
-          "backward_sinks.cuh",
-          "backward_prepare.cuh",
-          "sm80/tile.cuh",
-          "sm80/backward_products.cuh",
-          "sm80/backward_scores.cuh",
-          "sm80/backward_output.cuh",
-          "sm80/backward.cuh"};
+std::vector<std::string_view> backward_files(Family family, const KernelExpressions& expressions) {
+  const bool hopper = family == Family::sm90, ranges = expressions.mask.has_value();
+  std::vector<std::string_view> files;
+  const auto add = [&](std::initializer_list<std::string_view> more) { files.insert(files.end(), more); };
+  if (hopper) add({"sm90/parameters.cuh", "sm90/backward_parameters.cuh"});
+  add({"primitives/words.cuh"});
+  if (hopper) add({"primitives/sm90.cuh", "primitives/sm90_bulk.cuh", "generated/products"});
+  add({"expression_parameters.cuh", "expression_values.cuh", "expression_ranges.cuh",
+       "expression_key_ranges.cuh", "visibility.cuh", "softcap.cuh", "generated/expressions",
+       "backward_sequence.cuh"});
+  if (ranges)
+    add({"visible_rule.cuh", "backward_ranges.cuh"});
+  else if (!hopper)
+    add({"visible_window.cuh", "walk_range.cuh", "backward_visibility.cuh"});
+  add({"quad.cuh", "sinks.cuh", "backward_sinks.cuh", "backward_prepare.cuh"});
+  if (hopper)
+    add({"sm90/ring.cuh", "sm90/backward_layout.cuh", "sm90/backward_tiles.cuh",
+         ranges ? "sm90/backward_ranges.cuh" : "sm90/backward_rows.cuh", "sm90/backward_producer.cuh",
+         "sm90/backward_scores.cuh", "sm90/backward_output.cuh", "sm90/backward_consumer.cuh",
+         expressions.any() ? "sm90/backward_expressions.cuh" : "sm90/backward_softcap.cuh", "generated/order",
+         "sm90/backward_tile.cuh", "sm90/backward.cuh"});
+  else
+    add({ranges ? "sm80/backward_ranges.cuh" : "", "sm80/tile.cuh", "sm80/backward_products.cuh",
+         "sm80/backward_scores.cuh",
+         expressions.any() ? "sm80/backward_expressions.cuh" : "sm80/backward_softcap.cuh",
+         "sm80/backward_output.cuh", "sm80/backward.cuh"});
+  return files;
 }
 
 GeneratedPart generated_part(std::string_view name, const AttentionSpec& spec, const Schedule& schedule,

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "codegen/emit.h"
+#include "codegen/kernel_expressions.h"
 #include "codegen/template_items.h"
 
 namespace tilewright {
@@ -23,12 +24,13 @@ struct Constants {
 };
 
 /// Beside those that both passes have.
-void add_backward_constants(Constants& constants, const AttentionSpec& spec, const Schedule& schedule,
+void add_backward_constants(Constants& constants, const AttentionSpec& spec,
+                            const KernelExpressions& expressions, const Schedule& schedule,
                             const Target& target);
 
 /// The family's template files, in the order in which they are printed, without the parameters. Names that
-/// begin with "generated/" are parts that have no file.
-std::vector<std::string_view> backward_files(Family family);
+/// begin with "generated/" are parts that have no file; "generated/expressions" is the caller's.
+std::vector<std::string_view> backward_files(Family family, const KernelExpressions& expressions);
 
 /// A part without a file, and what its section is called.
 struct GeneratedPart {

@@ -4,6 +4,7 @@
 
 #include "codegen/backward_order.h"
 #include "codegen/families.h"
+#include "codegen/kernel_expressions.h"
 
 namespace tilewright::sm90_backward {
 namespace {
@@ -123,11 +124,11 @@ std::vector<std::string> illegal_because(const AttentionSpec& spec, const Schedu
 }
 
 // Measured on an H200, see backward_orders(); 128 query rows a block where the registers allow, at head dim
-// 64 worth 20 to 25 %.
+// 64 worth 20 to 25 %. With a score expression the derivative's registers would spill.
 std::vector<Schedule> preferred(const AttentionSpec& spec, const Target&, const ShapeBucket&) {
   const int widest = std::max(spec.head_dim.qk, spec.head_dim.v);
   Schedule schedule{.family = Family::sm90,
-                    .block_m = widest <= 64 ? 128 : 64,
+                    .block_m = widest <= 64 && !kernel_expressions(spec).score ? 128 : 64,
                     .block_n = widest <= 128 ? 128 : 64,
                     .warps = warps,
                     .stages = 2};

@@ -123,11 +123,30 @@ Expression without_divisions(const Expression& e, const Declarations& declaratio
   return Expression::make(Operation::multiply, {operands[0], reciprocal});
 }
 
+/// As changed_score, with the derivative by the scaled product.
+std::string differentiated_score(const AttentionSpec& spec, const KernelExpressions& expressions) {
+  std::string text;
+  if (expressions.slope)
+    text +=
+        score_function(without_divisions(*expressions.slope, expressions.declarations), "slope_of") + "\n";
+  const std::string places = "(scope, at.q + row, at.kv + column, score)";
+  const std::string slope = expressions.slope ? "slope_of" + places : "";
+  const std::string cap = spec.softcap != 0 ? "cap_slope(score)" : "";
+  return text + "/// The slope is the derivative by the scaled product.\n" + function_start +
+         "float differentiated_score(const Scope& scope, float product, float scale, const Positions& at, "
+         "int row,\n"
+         "                           int column, float& slope) {\n"
+         "  const float score = " +
+         (spec.softcap != 0 ? "capped_score(product, scale)" : "product * scale") + ";\n  slope = " +
+         (slope.empty() && cap.empty() ? "1.0f" : slope + (slope.empty() || cap.empty() ? "" : " * ") + cap) +
+         ";\n  return " + (expressions.score ? "score_of" + places : "score") + ";\n}\n";
+}
+
 }  // namespace
 
 std::string expression_declarations(const AttentionSpec& spec, const KernelExpressions& expressions) {
-  const auto& [window, mask, score, declarations, walk, has_limits, walks_by_warp, last_rows_first,
-               sees_part] = expressions;
+  const auto& [window, mask, score, declarations, walk, has_limits, walks_by_warp, last_rows_first, sees_part,
+               slope] = expressions;
   std::string text = arguments_struct(declarations) + scope_struct(declarations, spec.alibi);
   for (const auto& [name, type] : declarations.tensors) text += look_up_function(name, type);
   if (mask) {
@@ -135,7 +154,7 @@ std::string expression_declarations(const AttentionSpec& spec, const KernelExpre
       text += look_up_range_function(name, declarations.tensors.at(name));
     text += (has_limits ? row_limits_function(*mask) : mask_function(*mask)) + "\n" +
             key_range_function(*mask) + "\n";
-    if (walk == KeyWalkKind::scan) text += tile_state_function(*mask) + "\n";
+    if (walk == KeyWalkKind::scan || spec.pass == Pass::backward) text += tile_state_function(*mask) + "\n";
     if (!has_limits)
       text += std::string(function_start) +
               "bool is_visible(const Scope& scope, const Positions& at, int row, int column) {\n"
@@ -152,6 +171,7 @@ std::string expression_declarations(const AttentionSpec& spec, const KernelExpre
     text += std::string(function_start) +
             "float changed_score(const Scope&, float product, float scale, const Positions&, int, int) {\n"
             "  return capped_score(product, scale);\n}\n";
+  if (spec.pass == Pass::backward) text += "\n" + differentiated_score(spec, expressions);
   return text;
 }
 

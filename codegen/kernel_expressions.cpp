@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "codegen/expression_cuda.h"
+#include "codegen/expression_derivative.h"
 #include "codegen/expression_key_ranges.h"
 
 namespace tilewright {
@@ -131,11 +132,21 @@ KernelExpressions kernel_expressions(const AttentionSpec& spec) {
   KernelExpressions result;
   result.declarations = launch_declarations(spec);
   take_mask(result, spec.mask);
+  // The backward kernels hold scores the other way round, or in other parts: they evaluate the mask itself.
+  if (spec.pass == Pass::backward) result.has_limits = false;
   if (!spec.score && !spec.alibi && !spec.bias) return result;
   result.score = spec.score ? *spec.score : variable(ExpressionVariable::score);
   if (spec.alibi) result.score = with_alibi(*result.score);
   if (spec.bias) result.score = with_bias(*result.score, bias_type(spec));
+  const Expression slope = derivative_by_score(*result.score);
+  const bool is_one = slope.operation() == O::number_literal && slope.number_value() == 1;
+  if (!is_one) result.slope = slope;
   return result;
+}
+
+bool KernelExpressions::mask_knows_heads() const {
+  return mask && (mask->uses(ExpressionVariable::head) || mask->uses(ExpressionVariable::kv_head) ||
+                  mask->uses(ExpressionVariable::batch));
 }
 
 }  // namespace tilewright

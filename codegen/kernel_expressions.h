@@ -30,8 +30,14 @@ struct KernelExpressions {
   bool last_rows_first = false;  // later rows see more keys: their tiles start first
 
   bool sees_part = false;  // an expression limits the keys of a row on both sides, to how many is not known
+  std::optional<Expression>
+      slope;  // the derivative of `score` by the scaled and capped score, unless it is 1
 
   bool any() const { return mask || score; }
+  /// Heads or batches may see different keys.
+  bool mask_knows_heads() const;
+  /// What becomes of a scaled score has a derivative other than 1.
+  bool has_slope(const AttentionSpec& spec) const { return spec.softcap != 0 || slope; }
 };
 KernelExpressions kernel_expressions(const AttentionSpec& spec);
 

@@ -4,6 +4,7 @@
 
 #include "codegen/backward_order.h"
 #include "codegen/families.h"
+#include "codegen/kernel_expressions.h"
 
 namespace tilewright {
 
@@ -93,10 +94,10 @@ std::vector<std::string> unsupported_because(const AttentionSpec& spec, const Ta
   const bool expressions = spec.mask.kind == Mask::Kind::expression || spec.score || spec.alibi || spec.bias;
   if (expressions && spec.layout == Layout::packed)
     refusals.add("expressions, `alibi` and `bias` have no kernel with `layout: packed` yet");
-  forward_alone(spec.mask.kind == Mask::Kind::expression, "mask: an expression");
-  forward_alone(spec.score.has_value(), "score");
-  forward_alone(spec.alibi, "alibi");
-  forward_alone(spec.bias, "bias");
+  if (spec.pass == Pass::backward && spec.deterministic && kernel_expressions(spec).mask)
+    refusals.add(
+        "`deterministic: true` with a mask expression that is no window has no backward kernel yet; "
+        "without it, and with windows, it has");
   forward_alone(spec.mask.blocks.has_value(), "mask.blocks");
   refuse_key(spec.dropout, "dropout");
   refuse_key(spec.rope != Rope::none, "rope");

@@ -31,7 +31,9 @@ ForwardArguments forward_part(const BackwardArguments& arguments) {
           .out = arguments.out,
           .lse = arguments.lse,
           .softmax_scale = arguments.softmax_scale,
-          .sinks = arguments.sinks};
+          .sinks = arguments.sinks,
+          .scalars = arguments.scalars,
+          .tensors = arguments.tensors};
 }
 
 AttentionSpec forward_spec(const AttentionSpec& spec) {
@@ -97,7 +99,9 @@ PreparedBackward prepare_backward(const AttentionSpec& spec, const Schedule& sch
       .section_heads = static_cast<int>(launch.plan.section_heads),
       .sink_terms = reinterpret_cast<float*>(workspace + parts.sink_terms),
       .d_sinks = arguments.d_sinks ? static_cast<float*>(arguments.d_sinks->data) : nullptr,
+      .row_ranges = reinterpret_cast<int*>(workspace + parts.row_ranges),
   };
+  if (has_expressions(spec)) pack_expressions(spec, forward_part(arguments), launch.expressions);
   if (schedule.family == Family::sm90 && launch.plan.key_blocks > 0) {
     void* const stand_in = arguments.k.data;
     launch.q_map = describe_tensor_map(spec, "q", arguments.q, schedule.block_m, stand_in);

@@ -21,6 +21,7 @@ struct PreparedBackward {
   BackwardPlan plan;
   BackwardParameters parameters;
   TensorMapRequest q_map, k_map, v_map, d_out_map;  // sm90, if there are tiles of keys
+  PackedExpressions expressions;  // the kernels with expressions take them behind their parameters
 };
 
 /// The parameters of the sm90 family's main kernel, the maps as `encode` makes them of their requests.

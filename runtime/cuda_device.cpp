@@ -107,15 +107,17 @@ class CudaExecutable final : public Executable {
 
   void launch(Stream stream, const PreparedBackward& launch, const BackwardArguments&) const override {
     Current current(*context_);
-    start(stream, before_, launch.plan.query_blocks, &launch.parameters, nullptr, false);
+    const unsigned char* const expressions = launch.expressions.bytes;
+    start(stream, before_, launch.plan.query_blocks, &launch.parameters, expressions, false);
     if (family_ == Family::sm90 && launch.plan.key_blocks > 0) {
       int* const counters = tiles_to_share(launch.plan.key_blocks, multiprocessors_)
                                 ? counters_->counters_for(static_cast<CUstream>(stream))
                                 : nullptr;
       const HopperBackwardParameters parameters = hopper_parameters(launch, counters, encode_tensor_map);
-      start(stream, main_, counters ? multiprocessors_ : launch.plan.key_blocks, &parameters, nullptr, false);
+      start(stream, main_, counters ? multiprocessors_ : launch.plan.key_blocks, &parameters, expressions,
+            false);
     } else {
-      start(stream, main_, launch.plan.key_blocks, &launch.parameters, nullptr, false);
+      start(stream, main_, launch.plan.key_blocks, &launch.parameters, expressions, false);
     }
     start(stream, after_, launch.plan.finish_blocks, &launch.parameters, nullptr, false);
   }

@@ -213,6 +213,14 @@ double ExpressionValues::score(int64_t row, int64_t key, double score) {
   return evaluate(*expressions_.score, environment_).number;
 }
 
+double ExpressionValues::slope(int64_t row, int64_t key, double score) {
+  if (!expressions_.slope) return 1;
+  environment_.q = row + environment_.seqlen_kv - environment_.seqlen_q;
+  environment_.kv = key;
+  environment_.score = score;
+  return evaluate(*expressions_.slope, environment_).number;
+}
+
 Value ExpressionValues::look_up(const std::string& name, const std::vector<int64_t>& indices) const {
   const TensorType& type = expressions_.declarations.tensors.at(name);
   const TensorView& view = arguments_.tensors.at(name);

@@ -49,6 +49,8 @@ class ExpressionValues {
   bool has_score() const { return expressions_.score.has_value(); }
   bool is_visible(int64_t row, int64_t key);
   double score(int64_t row, int64_t key, double score);
+  /// The derivative by the score.
+  double slope(int64_t row, int64_t key, double score);
 
  private:
   Value look_up(const std::string& name, const std::vector<int64_t>& indices) const;

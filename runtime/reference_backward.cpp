@@ -17,6 +17,7 @@ template <typename Number>
 class GroupProblem {
  public:
   static constexpr bool exact = std::is_same_v<Number, double>;
+  static constexpr Number infinitely_little = -std::numeric_limits<Number>::infinity();
 
   GroupProblem(const AttentionSpec& spec, const BackwardArguments& arguments, int64_t b, int64_t kv_head)
       : spec_(spec),
@@ -47,6 +48,7 @@ class GroupProblem {
       if (spec_.sinks)
         sink_ = static_cast<Number>(load_element(arguments_.sinks->data, arguments_.sinks->dtype, h));
       d_sink_ = 0;
+      if (has_expressions(spec_)) values_.emplace(spec_, forward_, batch_, h);
       for (int64_t i = 0; i < seqlen_q_; ++i) {
         const int64_t place = (batch_ * seqlen_q_ + i) * heads + h;
         result.row_sees[place] = row(i, h, &q[i * qk()], &d_out[i * v()], exact ? nullptr : &out[i * v()],
@@ -83,45 +85,67 @@ class GroupProblem {
   }
 
   /// Scores to probabilities, of the sink too; by the LSE of the scores themselves if `lse` is not given.
-  void probabilities(Visible keys, std::optional<Number> lse) {
+  /// False if there is nothing to see; keys that are not seen have a probability of 0.
+  bool probabilities(int64_t i, Visible keys, std::optional<Number> lse) {
     const auto cap = static_cast<Number>(spec_.softcap);
-    Number maximum = -std::numeric_limits<Number>::infinity();
+    Number maximum = infinitely_little;
     for (int64_t j = keys.first; j < keys.last; ++j) {
       Number score = scores_[j] * scale_;
       const Number tanh = cap != 0 ? std::tanh(score / cap) : 0;
       slopes_[j] = 1 - tanh * tanh;
       scores_[j] = score = cap != 0 ? cap * tanh : score;
-      maximum = std::max(maximum, score);
+      if (values_) change(i, j);
+      maximum = std::max(maximum, scores_[j]);
+    }
+    // All that the row sees may be its sink.
+    if (std::max(maximum, sink_) == infinitely_little) {
+      std::fill(scores_.begin() + keys.first, scores_.begin() + keys.last, Number{0});
+      sink_share_ = 0;
+      return false;
     }
     if (lse) {
       for (int64_t j = keys.first; j < keys.last; ++j) scores_[j] = std::exp(scores_[j] - *lse);
       sink_share_ = std::exp(sink_ - *lse);
-      return;
+      return maximum > infinitely_little;
     }
+    const bool sees = maximum > infinitely_little;
     maximum = std::max(maximum, sink_);
     Number sum = sink_share_ = std::exp(sink_ - maximum);
     for (int64_t j = keys.first; j < keys.last; ++j) sum += scores_[j] = std::exp(scores_[j] - maximum);
     for (int64_t j = keys.first; j < keys.last; ++j) scores_[j] /= sum;
     sink_share_ /= sum;
+    return sees;
+  }
+
+  /// What expressions make of a score that is scaled and capped, and of its slope.
+  void change(int64_t i, int64_t j) {
+    if (values_->has_score()) {
+      slopes_[j] *= static_cast<Number>(values_->slope(i, j, scores_[j]));
+      scores_[j] = static_cast<Number>(values_->score(i, j, scores_[j]));
+    }
+    if (values_->has_mask() && !values_->is_visible(i, j)) scores_[j] = infinitely_little;
+    // A score of -inf is a key that is not seen, whatever the derivative.
+    if (scores_[j] == infinitely_little) slopes_[j] = 0;
   }
 
   /// Whether it sees a key.
   bool row(int64_t i, int64_t h, const Number* q, const Number* d_out, const Number* out, double* dq) {
     std::fill(dq, dq + qk(), 0.0);
-    const Visible keys = visible_keys(spec_.mask, i, seqlen_q_, seqlen_kv_);
+    const bool all = values_ && values_->has_mask();  // or as the expression says
+    const Visible keys = all ? Visible{0, seqlen_kv_} : visible_keys(spec_.mask, i, seqlen_q_, seqlen_kv_);
     const int64_t index = (batch_ * arguments_.q.shape[head] + h) * seqlen_q_ + i;
     const Number d_lse =
         arguments_.d_lse ? static_cast<Number>(load_element(arguments_.d_lse->data, DataType::fp32, index))
                          : 0;
     if (keys.first >= keys.last) {  // all of the row is its sink
-      if (sink_ != -std::numeric_limits<Number>::infinity()) d_sink_ += d_lse;
+      if (sink_ != infinitely_little) d_sink_ += d_lse;
       return false;
     }
     products(q, k_, qk(), keys, scores_);
-    if constexpr (exact)
-      probabilities(keys, std::nullopt);
-    else
-      probabilities(keys, static_cast<Number>(load_element(arguments_.lse.data, DataType::fp32, index)));
+    const auto lse = static_cast<Number>(load_element(arguments_.lse.data, DataType::fp32, index));
+    const bool sees = probabilities(i, keys, exact ? std::nullopt : std::optional(lse));
+    for (int64_t j = keys.first; j < keys.last; ++j)
+      if (scores_[j] > 0) key_is_seen_[j * arguments_.k.shape[head]] = 1;
     products(d_out, v_, v(), keys, gradients_);
     Number term = 0;
     if constexpr (exact) {
@@ -140,19 +164,20 @@ class GroupProblem {
         dk_[j * qk() + d] += gradient * q[d];
         sum[d] += gradient * k_rows_[j * qk() + d];
       }
-      key_is_seen_[j * arguments_.k.shape[head]] = 1;
     }
     for (int64_t d = 0; d < qk(); ++d) dq[d] = finished(sum[d] * scale_);
-    return true;
+    return sees;
   }
 
   const AttentionSpec& spec_;
   const BackwardArguments& arguments_;
   int64_t batch_, kv_head_, seqlen_q_, seqlen_kv_;
   Number scale_;
-  Number sink_ = -std::numeric_limits<Number>::infinity(), sink_share_ = 0,
+  Number sink_ = infinitely_little, sink_share_ = 0,
          d_sink_ = 0;  // of the head, of a row
   char* key_is_seen_ = nullptr;
+  const ForwardArguments forward_ = forward_part(arguments_);
+  std::optional<ExpressionValues> values_;  // of the head
   std::vector<Number> k_, v_, k_rows_, dk_, dv_, scores_, gradients_, slopes_;
 };
 

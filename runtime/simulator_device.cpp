@@ -77,10 +77,7 @@ class SimulatorExecutable final : public Executable {
           std::pair("block_rows", &arguments.block_rows),
           std::pair("block_columns", &arguments.block_columns)})
       if (*view) add_buffer(run, name, **view, false);
-    for (const auto& [name, view] : arguments.tensors) {
-      const MemorySpan span = memory_span(view);
-      run.buffers.push_back({.data = span.begin, .bytes = span.bytes, .name = name});
-    }
+    add_tensors(run, arguments.tensors);
     run_or_throw(run);
     check_counters(counters);
   }
@@ -111,7 +108,11 @@ class SimulatorExecutable final : public Executable {
     add_output(before, "lse_log2", parts.lse_log2, parts.row_terms);
     add_output(before, "row_terms", parts.row_terms, parts.turns);
     add_output(before, "turns", parts.turns, parts.sink_terms);
-    add_output(before, "sink_terms", parts.sink_terms, parts.bytes);
+    add_output(before, "sink_terms", parts.sink_terms, parts.row_ranges);
+    add_output(before, "row_ranges", parts.row_ranges, parts.bytes);
+    add_tensors(before, arguments.tensors);
+    const void* both[] = {parameters, launch.expressions.bytes};
+    if (takes_expressions_) before.parameters = both;
     if (arguments.sinks) add_buffer(before, "sinks", *arguments.sinks, false);
     run_or_throw(before);
 
@@ -128,6 +129,10 @@ class SimulatorExecutable final : public Executable {
     add_buffer(run, "k", arguments.k, false);
     add_buffer(run, "v", arguments.v, false);
     add_buffer(run, "lse", arguments.lse, false);
+    both[0] = run.parameters;
+    if (takes_expressions_) run.parameters = both;
+    add_tensors(run, arguments.tensors);
+    add_part(run, "row_ranges", parts.row_ranges, parts.bytes);
     add_buffer(run, "d_out", arguments.d_out, false);
     add_buffer(run, "dk", arguments.dk, true);
     add_buffer(run, "dv", arguments.dv, true);
@@ -143,7 +148,7 @@ class SimulatorExecutable final : public Executable {
 
     simulator::Launch after = launch_of(*source_.after, kernel_.after, launch.plan.finish_blocks, parameters);
     add_part(after, "dq_sums", parts.dq_sums, parts.lse_log2);
-    add_part(after, "sink_terms", parts.sink_terms, parts.bytes);
+    add_part(after, "sink_terms", parts.sink_terms, parts.row_ranges);
     if (arguments.d_sinks) add_buffer(after, "d_sinks", *arguments.d_sinks, true);
     add_buffer(after, "dq", arguments.dq, true);
     run_or_throw(after);
@@ -189,6 +194,14 @@ class SimulatorExecutable final : public Executable {
     if (!report.ok)
       throw Error(ErrorKind::device,
                   "the simulator found a fault: " + simulator::with_source_line(report, source_.text));
+  }
+
+  /// What expressions look up.
+  static void add_tensors(simulator::Launch& run, const std::map<std::string, TensorView>& tensors) {
+    for (const auto& [name, view] : tensors) {
+      const MemorySpan span = memory_span(view);
+      run.buffers.push_back({.data = span.begin, .bytes = span.bytes, .name = name});
+    }
   }
 
   /// Exactly the bytes of the view, so that one element too far is a fault.

@@ -22,4 +22,5 @@ struct BackwardParameters {
   int section_heads;  // KV heads of the batch whose tiles are computed together
   float* sink_terms;  // sinks: each prepare warp's part of its tile's rows, 4 a tile of query rows
   float* d_sinks;     // of each query head; null: not wanted
+  int* row_ranges;    // mask expressions: the query rows that see each tile of keys (backward_ranges.cuh)
 };

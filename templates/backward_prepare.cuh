@@ -1,7 +1,5 @@
 // Before the backward kernel: what each query row brings to it, and zeros for the sums of dQ.
 
-constexpr int prepare_threads = 128;
-
 constexpr int lanes_per_row = 8;
 
 /// Sum of the products of eight elements with eight others.
@@ -25,8 +23,8 @@ __device__ __forceinline__ float shifted_if_enormous(float lse_log2) {
   return size > enormous ? lse_log2 + size * more_than_rounding : lse_log2;
 }
 
-extern "C" __global__ void __launch_bounds__(prepare_threads)
-    attention_backward_prepare(const __grid_constant__ BackwardParameters p) {
+__device__ __forceinline__ void prepare(const BackwardParameters& p, const ExpressionArguments& e) {
+  if (masked_by_function) find_row_ranges(p, e);
   const int tile = block_index(), lane = thread_index() % lanes_per_row;
   const int head_index = tile / p.forward.m_tiles, row = tile % p.forward.m_tiles * block_m;
   const int batch = head_index / p.forward.heads, head = head_index % p.forward.heads;

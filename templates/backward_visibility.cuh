@@ -1,8 +1,4 @@
-// Which query rows see a tile of keys.
-
-__device__ __forceinline__ Sequence sequence_of(const BackwardParameters& p) {
-  return {p.forward.seqlen_q, p.forward.seqlen_kv};
-}
+// Which query rows see a tile of keys through a window.
 
 /// Tiles of query rows [begin, end) of which some row sees a key of the tile: exactly those whose walk
 /// visits it.
@@ -10,8 +6,9 @@ struct QueryTiles {
   int begin, end;
 };
 
-/// `key` is the tile's first key.
-__device__ __forceinline__ QueryTiles query_tiles(const Sequence& sequence, int key) {
+/// `key` is the tile's first key; all KV heads are alike.
+__device__ __forceinline__ QueryTiles query_tiles(const BackwardParameters& p, int, int key) {
+  const Sequence sequence = sequence_of(p);
   const long long shift = diagonal_shift(sequence), rows = sequence.queries;
   long long begin = 0, end = rows;
   if (limited_right) begin = clamp(key - shift - window_right, 0, rows);
@@ -20,4 +17,10 @@ __device__ __forceinline__ QueryTiles query_tiles(const Sequence& sequence, int 
   tiles.begin = (int)(begin / block_m);
   tiles.end = end > begin ? (int)((end + block_m - 1) / block_m) : tiles.begin;
   return tiles;
+}
+
+/// The tiles of keys that a tile of query rows sees, and those that it sees whole.
+__device__ __forceinline__ KeyWalk keys_seen(const BackwardParameters& p, const Scope& scope,
+                                             const QueryTiles&, int, int row) {
+  return start_walk(sequence_of(p), scope, row);
 }

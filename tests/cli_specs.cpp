@@ -45,12 +45,12 @@ TEST_F(Specs, ValidateGoesOnAfterABadFile) {
 }
 
 TEST_F(Specs, ValidateGivesTheReasonsOfSpecsWithoutAKernel) {
-  write("spec.yaml", "head_dim: 64\npass: backward\nbias: true\n");
+  write("spec.yaml", "head_dim: 64\npass: backward\nmask: {blocks: {m: 64, n: 64}}\n");
   Result result = tilewright({"validate", "spec.yaml"});
   EXPECT_EQ(result.code, 2);
-  EXPECT_TRUE(
-      contains(result.out,
-               "refused: no kernel for this spec on sm_80: `bias` has no backward kernel yet; forward has"))
+  EXPECT_TRUE(contains(
+      result.out,
+      "refused: no kernel for this spec on sm_80: `mask.blocks` has no backward kernel yet; forward has"))
       << result.out;
 }
 

@@ -252,8 +252,11 @@ BackwardArguments LaunchInputs::backward(const std::vector<void*>& places) {
   BackwardArguments arguments{.q = part.q, .k = part.k, .v = part.v, .out = part.out, .lse = *part.lse};
   arguments.softmax_scale = softmax_scale_;
   arguments.sinks = part.sinks;
+  arguments.scalars = part.scalars;
+  arguments.tensors = part.tensors;
   for (size_t i = 0; i < tensors.size(); ++i) {
     InputTensor& tensor = tensors[i];
+    if (tensor.declared) continue;  // whatever its name
     TensorView view{places.empty() ? tensor.bytes.data() : places[i], tensor.type, tensor.shape, {}};
     if (tensor.name == "d_sinks") arguments.d_sinks = view;
     if (tensor.name == "d_out") arguments.d_out = view;

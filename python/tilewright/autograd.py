@@ -8,7 +8,8 @@ import re
 
 import torch
 
-from .runtime import default_runtime, spec_text
+from .errors import UsageError
+from .runtime import default_runtime, given, spec_text
 from .tensors import device_of
 
 # By number: an operator takes no objects. 0 is the default runtime of the tensors' device.
@@ -55,61 +56,86 @@ def is_heads_first(spec):
     return re.search(r"^layout:\s*bhsd\b", spec, re.MULTILINE) is not None
 
 
+def what_else(sinks, tensors, scalars, names):
+    """The further arguments of a launch. `names`: of tensors, then of scalars, with commas between; operators take no
+    dicts."""
+    names = names.split(",") if names else []
+    return dict(given(sinks=sinks), tensors=dict(zip(names, tensors)), scalars=dict(zip(names[len(tensors):], scalars)))
+
+
 @torch.library.custom_op("tilewright::attention", mutates_args=())
-def attention_operator(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, forward: str, backward: str,
+def attention_operator(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, sinks: torch.Tensor | None,
+                       tensors: list[torch.Tensor], scalars: list[float], names: str, forward: str, backward: str,
                        runtime: int) -> tuple[torch.Tensor, torch.Tensor]:
     out_shape, lse_shape = output_shapes(q, v, is_heads_first(forward))
     out, lse = q.new_empty(out_shape), q.new_empty(lse_shape, dtype=torch.float32)
-    kernel_of(forward, runtime, q).launch(q, k, v, out, lse)
+    kernel_of(forward, runtime, q).launch(q, k, v, out, lse, **what_else(sinks, tensors, scalars, names))
     return out, lse
 
 
 @attention_operator.register_fake
-def _(q, k, v, forward, backward, runtime):
+def _(q, k, v, sinks, tensors, scalars, names, forward, backward, runtime):
     out_shape, lse_shape = output_shapes(q, v, is_heads_first(forward))
     return q.new_empty(out_shape), q.new_empty(lse_shape, dtype=torch.float32)
 
 
 @torch.library.custom_op("tilewright::attention_backward", mutates_args=())
 def backward_operator(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, out: torch.Tensor, lse: torch.Tensor,
-                      d_out: torch.Tensor, d_lse: torch.Tensor | None, backward: str,
-                      runtime: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+                      d_out: torch.Tensor, d_lse: torch.Tensor | None, sinks: torch.Tensor | None,
+                      tensors: list[torch.Tensor], scalars: list[float], names: str, backward: str,
+                      runtime: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
     kernel = kernel_of(backward, runtime, q)
     # A gradient may come as a broadcast or transposed view.
     if d_out.stride(3) != 1 or any(stride % 8 for stride in d_out.stride()[:3]) or d_out.data_ptr() % 16:
         d_out = d_out.contiguous()
     gradients = [torch.empty(x.shape, dtype=x.dtype, device=x.device) for x in (q, k, v)]
+    d_sinks = sink_gradients(q, sinks)
     workspace = torch.empty(kernel.workspace_size(q, k), dtype=torch.uint8, device=q.device)
     kernel.launch_backward(q, k, v, out, lse, d_out, *gradients, workspace,
-                           d_lse=None if d_lse is None else d_lse.contiguous())
-    return tuple(gradients)
+                           d_lse=None if d_lse is None else d_lse.contiguous(),
+                           d_sinks=None if sinks is None else d_sinks, **what_else(sinks, tensors, scalars, names))
+    return *gradients, d_sinks
+
+
+def sink_gradients(q, sinks):
+    """Without sinks an empty tensor: an operator always returns the same."""
+    return torch.empty(0 if sinks is None else sinks.shape[0], dtype=torch.float32, device=q.device)
 
 
 @backward_operator.register_fake
-def _(q, k, v, out, lse, d_out, d_lse, backward, runtime):
-    return tuple(torch.empty(x.shape, dtype=x.dtype, device=x.device) for x in (q, k, v))
+def _(q, k, v, out, lse, d_out, d_lse, sinks, tensors, scalars, names, backward, runtime):
+    return *(torch.empty(x.shape, dtype=x.dtype, device=x.device) for x in (q, k, v)), sink_gradients(q, sinks)
 
 
 def keep(ctx, inputs, output):
-    q, k, v, _, ctx.backward, ctx.runtime = inputs
-    ctx.save_for_backward(q, k, v, *output)
+    q, k, v, sinks, tensors, ctx.scalars, ctx.names, _, ctx.backward, ctx.runtime = inputs
+    ctx.save_for_backward(q, k, v, *output, sinks, *tensors)
     ctx.set_materialize_grads(False)
 
 
 def gradients_of(ctx, d_out, d_lse):
-    q, k, v, out, lse = ctx.saved_tensors
+    q, k, v, out, lse, sinks, *tensors = ctx.saved_tensors
+    # torch takes an empty list for one of tensors, whose gradient is a list too.
+    no_tensors, no_scalars = [None] * len(tensors), None if ctx.scalars else []
     if d_out is None and d_lse is None:
-        return (None,) * 6
+        return None, None, None, None, no_tensors, no_scalars, *(None,) * 4
     if d_out is None:
         d_out = torch.zeros_like(out)
-    gradients = backward_operator(q, k, v, out, lse, d_out, d_lse, ctx.backward, ctx.runtime)
-    return *gradients, None, None, None
+    *gradients, d_sinks = backward_operator(q, k, v, out, lse, d_out, d_lse, sinks, tensors, ctx.scalars, ctx.names,
+                                            ctx.backward, ctx.runtime)
+    d_sinks = None if sinks is None else d_sinks.to(sinks.dtype)
+    return *gradients, d_sinks, no_tensors, no_scalars, *(None,) * 4
 
 
 attention_operator.register_autograd(gradients_of, setup_context=keep)
 
 
-def attention(q, k, v, spec, runtime):
-    """(output, LSE), both with gradients."""
+def attention(q, k, v, spec, runtime, sinks=None, tensors=None, scalars=None):
+    """(output, LSE), both with gradients: for q, k, v and sinks."""
+    tensors, scalars = tensors or {}, scalars or {}
+    for name, tensor in tensors.items():
+        if tensor.requires_grad:
+            raise UsageError(f"tensor {name} requires a gradient, which there is none of: q, k, v and sinks have one")
     forward, backward = forward_and_backward(spec)
-    return attention_operator(q, k, v, forward, backward, number_of(runtime))
+    return attention_operator(q, k, v, sinks, list(tensors.values()), [float(x) for x in scalars.values()],
+                              ",".join([*tensors, *scalars]), forward, backward, number_of(runtime))

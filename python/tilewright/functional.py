@@ -9,7 +9,8 @@ from .tensors import device_of, dtype_of, kind_of
 
 def attention(q, k, v, spec=None, *, mask=None, window=None, softcap=None, scale=None, layout=None, blocks=None,
               cu_seqlens_q=None, cu_seqlens_kv=None, seqused_q=None, seqused_kv=None, sinks=None,
-              block_rows=None, block_columns=None, out=None, return_lse=False, runtime=None):
+              block_rows=None, block_columns=None, scalars=None, tensors=None, out=None, return_lse=False,
+              runtime=None):
     """softmax(scale · q kᵀ, masked) v, by a kernel made for exactly this problem.
 
     q, k, v: torch CUDA tensors (zero copy, torch's current stream), or NumPy arrays and torch CPU tensors, which go
@@ -37,12 +38,15 @@ def attention(q, k, v, spec=None, *, mask=None, window=None, softcap=None, scale
 
     sinks: one logit for each query head, fp32 or of q's type, that joins the softmax's denominator.
 
+    scalars, tensors: dicts of what the spec's expressions take, by name; `bias` for `bias: true`.
+
     Returns the output (`out`, if given), or (output, lse) with return_lse; lse is fp32, [batch, heads, sequence],
     natural logarithm. With a spec, return_lse needs its `lse: true`. Kernels are kept per device and spec. Raises the
     exceptions of tilewright.errors.
 
-    Where torch records gradients for q, k or v, output and lse have them, by the backward kernel of the same spec; a
-    scale given at launch (`softmax_scale: launch`) and `out` do not go together with that.
+    Where torch records gradients for q, k, v or sinks, output and lse have them, by the backward kernel of the same
+    spec; a scale given at launch (`softmax_scale: launch`) and `out` do not go together with that. Scalars and tensors
+    have no gradients.
     """
     if spec is None:
         if cu_seqlens_q is not None and layout is None:
@@ -57,13 +61,14 @@ def attention(q, k, v, spec=None, *, mask=None, window=None, softcap=None, scale
                 f"{', '.join(given)} given together with spec=: what is computed is the spec's, and cannot change "
                 "at launch; write it into the spec, or leave spec out"
             )
-    if wants_gradients(q, k, v):
-        if any(x is not None for x in (out, scale, cu_seqlens_q, cu_seqlens_kv, seqused_q, seqused_kv, sinks)):
-            raise UsageError("out, a launch-time scale, packed sequences and sinks cannot be given where gradients are "
-                             "recorded")
+    if wants_gradients(q, k, v, *(tensors or {}).values(), *([] if sinks is None else [sinks])):
+        if any(x is not None for x in (out, scale, cu_seqlens_q, cu_seqlens_kv, seqused_q, seqused_kv, block_rows,
+                                       block_columns)):
+            raise UsageError("out, a launch-time scale, packed sequences and lists of blocks cannot be given where "
+                             "gradients are recorded")
         from . import autograd
 
-        out, lse = autograd.attention(q, k, v, spec, runtime)
+        out, lse = autograd.attention(q, k, v, spec, runtime, sinks, tensors, scalars)
         return (out, lse) if return_lse else out
     runtime = runtime or default_runtime(*device_of(q, "q"))
     kernel = runtime.kernel(spec)
@@ -89,7 +94,7 @@ def attention(q, k, v, spec=None, *, mask=None, window=None, softcap=None, scale
     if kernel.packed and cu_seqlens_kv is None:
         further["cu_seqlens_kv"] = cu_seqlens_q
     further = {name: tensor for name, tensor in further.items() if tensor is not None}
-    kernel.launch(q, k, v, out, lse, scale, **further)
+    kernel.launch(q, k, v, out, lse, scale, scalars=scalars, tensors=tensors, **further)
     return (out, lse) if return_lse else out
 
 

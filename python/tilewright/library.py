@@ -73,6 +73,8 @@ class Backward(ctypes.Structure):
         ("workspace", ctypes.c_void_p),
         ("workspace_bytes", ctypes.c_size_t),
         *((name, ctypes.c_char_p) for name in ("sinks", "d_sinks")),
+        ("scalars", ctypes.POINTER(Scalar)), ("scalar_count", ctypes.c_size_t),
+        ("tensors", ctypes.POINTER(NamedTensor)), ("tensor_count", ctypes.c_size_t),
     ]
 
 

@@ -163,12 +163,7 @@ class Kernel:
                 setattr(arguments, name, pack_rank(kind, tensor, name, 3 if name == "block_rows" else 1))
         if scale is not None:
             arguments.softmax_scale = ctypes.pointer(ctypes.c_double(scale))
-        arguments.scalars = (Scalar * len(scalars))(*((name.encode(), value) for name, value in scalars.items()))
-        arguments.scalar_count = len(scalars)
-        arguments.tensors = (NamedTensor * len(tensors))(
-            *((name.encode(), (ctypes.c_ubyte * TENSOR.size)(*pack_rank(kind, tensor, name, len(tensor.shape))))
-              for name, tensor in tensors.items()))
-        arguments.tensor_count = len(tensors)
+        put_expressions(arguments, kind, scalars, tensors)
         check(library().tw_launch_forward(self.handle, stream, ctypes.byref(arguments)))
 
     def one_place(self, q, /, **tensors):
@@ -191,17 +186,17 @@ class Kernel:
         return size.value
 
     def launch_backward(self, q, k, v, out, lse, d_out, dq, dk, dv, workspace, d_lse=None, scale=None, stream=None,
-                        *, sinks=None, d_sinks=None):
+                        *, sinks=None, d_sinks=None, scalars=None, tensors=None):
         """Starts the kernels of a spec with `pass: backward`: dq, dk, dv are written. out and lse are what the forward
         pass gave, d_out and d_lse (optional, for `lse: true`) their gradients; workspace is a contiguous tensor of at
-        least workspace_size() bytes, whatever it holds. Tensors as for launch. sinks as the forward pass had them; d_sinks,
-        fp32, is written if it is given."""
+        least workspace_size() bytes, whatever it holds. Tensors as for launch. sinks, scalars and tensors as the
+        forward pass had them; d_sinks, fp32, is written if it is given."""
         kind = self.one_place(q, k=k, v=v, out=out, lse=lse, d_out=d_out, dq=dq, dk=dk, dv=dv,
                               workspace=workspace, **given(d_lse=d_lse, sinks=sinks, d_sinks=d_sinks))
         for name, tensor in given(dq=dq, dk=dk, dv=dv, workspace=workspace, d_sinks=d_sinks).items():
             kind.check_writable(tensor, name)
-        tensors = dict(q=q, k=k, v=v, out=out, d_out=d_out, dq=dq, dk=dk, dv=dv)
-        packed = {name: pack(kind, tensor, name, self.heads_first) for name, tensor in tensors.items()}
+        usual = dict(q=q, k=k, v=v, out=out, d_out=d_out, dq=dq, dk=dk, dv=dv)
+        packed = {name: pack(kind, tensor, name, self.heads_first) for name, tensor in usual.items()}
         arguments = Backward(
             ctypes.sizeof(Backward),
             **packed,
@@ -213,11 +208,23 @@ class Kernel:
             **{name: pack_rank(kind, tensor, name, 1)
                for name, tensor in given(sinks=sinks, d_sinks=d_sinks).items()},
         )
+        self.one_place(q, **(tensors or {}))
+        put_expressions(arguments, kind, scalars or {}, tensors or {})
         check(library().tw_launch_backward(self.handle, kind.stream(q) if stream is None else stream,
                                            ctypes.byref(arguments)))
 
     def __repr__(self):
         return f"<tilewright.Kernel {self.info['schedule']} for {self.info['target']}>"
+
+
+def put_expressions(arguments, kind, scalars, tensors):
+    """Dicts of what expressions take, into the structure of either pass."""
+    arguments.scalars = (Scalar * len(scalars))(*((name.encode(), value) for name, value in scalars.items()))
+    arguments.scalar_count = len(scalars)
+    arguments.tensors = (NamedTensor * len(tensors))(
+        *((name.encode(), (ctypes.c_ubyte * TENSOR.size)(*pack_rank(kind, tensor, name, len(tensor.shape))))
+          for name, tensor in tensors.items()))
+    arguments.tensor_count = len(tensors)
 
 
 def capturing():

@@ -119,6 +119,21 @@ TensorView view_of(const tw_tensor* tensor, const char* name) {
           .strides = {tensor->strides, tensor->strides + tensor->rank}};
 }
 
+/// What a launch gives to expressions, of tw_forward or tw_backward.
+template <typename Given, typename Arguments>
+void take_expressions(const Given& given, Arguments& arguments) {
+  if (given.scalar_count) require(given.scalars, "scalars");
+  if (given.tensor_count) require(given.tensors, "tensors");
+  for (size_t i = 0; i < given.scalar_count; ++i) {
+    require(given.scalars[i].name, "a scalar's name");
+    arguments.scalars[given.scalars[i].name] = given.scalars[i].value;
+  }
+  for (size_t i = 0; i < given.tensor_count; ++i) {
+    require(given.tensors[i].name, "a tensor's name");
+    arguments.tensors[given.tensors[i].name] = view_of(&given.tensors[i].tensor, given.tensors[i].name);
+  }
+}
+
 std::string runtime_info(const Runtime& runtime) {
   nlohmann::ordered_json json = {
       {"version", version()},
@@ -298,16 +313,7 @@ tw_status tw_launch_forward(const tw_kernel* kernel, void* stream, const tw_forw
     arguments.sinks = optional(given->sinks, "sinks");
     arguments.block_rows = optional(given->block_rows, "block_rows");
     arguments.block_columns = optional(given->block_columns, "block_columns");
-    if (given->scalar_count) require(given->scalars, "scalars");
-    if (given->tensor_count) require(given->tensors, "tensors");
-    for (size_t i = 0; i < given->scalar_count; ++i) {
-      require(given->scalars[i].name, "a scalar's name");
-      arguments.scalars[given->scalars[i].name] = given->scalars[i].value;
-    }
-    for (size_t i = 0; i < given->tensor_count; ++i) {
-      require(given->tensors[i].name, "a tensor's name");
-      arguments.tensors[given->tensors[i].name] = view_of(&given->tensors[i].tensor, given->tensors[i].name);
-    }
+    take_expressions(*given, arguments);
     kernel->kernel->launch(stream, arguments,
                            {.programmatic_dependent_launch = given->programmatic_dependent_launch != 0,
                             .sm_margin = given->sm_margin});
@@ -336,6 +342,7 @@ tw_status tw_launch_backward(const tw_kernel* kernel, void* stream, const tw_bac
     if (a.d_lse) launch.d_lse = view_of(a.d_lse, "d_lse");
     if (a.sinks) launch.sinks = view_of(a.sinks, "sinks");
     if (a.d_sinks) launch.d_sinks = view_of(a.d_sinks, "d_sinks");
+    take_expressions(a, launch);
     if (a.softmax_scale) launch.softmax_scale = *a.softmax_scale;
     kernel->kernel->launch_backward(stream, launch);
   });

@@ -71,8 +71,7 @@ constexpr int score_tile_bytes = block_m * row_bytes(block_n);
 
 constexpr int query_stage_bytes = query_tile_bytes + block_m * row_bytes(columns_v);
 
-extern "C" __global__ void __launch_bounds__(threads, blocks_per_sm)
-    attention_backward(const __grid_constant__ BackwardParameters p) {
+__device__ __forceinline__ void backward(const BackwardParameters& p, const ExpressionArguments& e) {
   const u32 key_tile = shared_base(), value_tile = key_tile + key_tile_bytes;
   const u32 queries = value_tile + value_tile_bytes;
   const u32 p_tile = queries + stages * query_stage_bytes, ds_tile = p_tile + score_tile_bytes;
@@ -86,7 +85,8 @@ extern "C" __global__ void __launch_bounds__(threads, blocks_per_sm)
     block_barrier();
   }
   const KeyPlace place = key_place(p, block);
-  const QueryTiles tiles = query_tiles(sequence_of(p), place.key);
+  const QueryTiles tiles =
+      query_tiles(p, place.batch * (p.forward.heads / gqa_ratio) + place.kv_head, place.key);
   const u16* k = (const u16*)p.forward.k.data + place.batch * p.forward.k.batch_stride +
                  place.kv_head * p.forward.k.head_stride + place.key * p.forward.k.row_stride;
   const u16* v = (const u16*)p.forward.v.data + place.batch * p.forward.v.batch_stride +
@@ -134,12 +134,20 @@ extern "C" __global__ void __launch_bounds__(threads, blocks_per_sm)
         scores, query_tile + score_part.first_row * 16 * row_bytes(columns_qk),
         key_tile + score_part.first_column * 16 * row_bytes(columns_qk));
     [[maybe_unused]] float slope[score_rows][2 * score_fragments][4];
-    if (with_softcap) cap_scores(scores, slope, p.forward.scale);
-    const KeyWalk seen = start_walk(sequence_of(p), Scope{}, row);
+    const Scope scope =
+        scope_of(sequence_of(p), e, here.head_index / p.forward.heads, here.head_index % p.forward.heads);
+    if (with_changed_scores)
+      change_scores(scores, slope, p.forward.scale, sequence_of(p), scope, row + score_part.first_row * 16,
+                    key + score_part.first_column * 16);
+    const auto seen = keys_seen(p, scope, tiles, here.m_tile, row);
     const int n_tile = key / block_n;
-    if (n_tile < seen.full_begin || n_tile >= seen.full_end)
+    if (n_tile < seen.full_begin || n_tile >= seen.full_end) {
       mask_scores(scores, sequence_of(p), row + score_part.first_row * 16,
                   key + score_part.first_column * 16);
+      if (masked_by_function)
+        hide_scores(scores, sequence_of(p), scope, row + score_part.first_row * 16,
+                    key + score_part.first_column * 16);
+    }
     compute_probabilities(scores, rows, p.forward,
                           p.forward.lse + (long long)here.head_index * p.forward.seqlen_q,
                           row + score_part.first_row * 16);
@@ -148,7 +156,7 @@ extern "C" __global__ void __launch_bounds__(threads, blocks_per_sm)
         gradients, d_out_tile + score_part.first_row * 16 * row_bytes(columns_v),
         value_tile + score_part.first_column * 16 * row_bytes(columns_v));
     compute_score_gradients(gradients, scores, rows);
-    if (with_softcap) apply_slope(gradients, slope);
+    if (with_slope) apply_slope(gradients, slope);
     store_scores(gradients, ds_tile, score_part);
     block_barrier();  // P and dS are there for all
 

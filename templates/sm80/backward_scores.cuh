@@ -19,23 +19,6 @@ __device__ __forceinline__ void load_row_terms(const BackwardParameters& p, RowT
     }
 }
 
-/// score = cap * tanh(scale * score / cap), as the forward kernel computes it; `slope` is what dS takes from
-/// it, 1 - tanh^2.
-__device__ __forceinline__ void cap_scores(float (&scores)[score_rows][2 * score_fragments][4],
-                                           float (&slope)[score_rows][2 * score_fragments][4], float scale) {
-  const float factor = 2.0f * log2_e / softcap * scale;
-#pragma unroll
-  for (int m = 0; m < score_rows; ++m)
-#pragma unroll
-    for (int n = 0; n < 2 * score_fragments; ++n)
-#pragma unroll
-      for (int e = 0; e < 4; ++e) {
-        const float rest = reciprocal_approximate(exp2_approximate(scores[m][n][e] * factor) + 1.0f);
-        scores[m][n][e] = softcap - 2.0f * softcap * rest;
-        slope[m][n][e] = 4.0f * rest * (1.0f - rest);
-      }
-}
-
 /// Sets the scores of keys that a row does not see to -inf. `row` is the warp's first query row, `key` its
 /// first key.
 __device__ __forceinline__ void mask_scores(float (&scores)[score_rows][2 * score_fragments][4],
@@ -66,7 +49,7 @@ constexpr float largest_fused_lse = 1024.0f;
 __device__ __forceinline__ void compute_probabilities(float (&scores)[score_rows][2 * score_fragments][4],
                                                       const RowTerms& rows, const ForwardParameters& p,
                                                       const float* lse, int row) {
-  const float scale_log2 = with_softcap ? log2_e : p.scale_log2;
+  const float scale_log2 = with_changed_scores ? log2_e : p.scale_log2;
   bool large = false;
 #pragma unroll
   for (int m = 0; m < score_rows; ++m)
@@ -77,7 +60,7 @@ __device__ __forceinline__ void compute_probabilities(float (&scores)[score_rows
   if (warp_any(large)) {
     // As the forward kernel rounds: the score of a row's only key less its LSE is then exactly 0. What is
     // left of a rounding must not become a probability above 1.
-    const float scale = with_softcap ? 1.0f : p.scale;
+    const float scale = with_changed_scores ? 1.0f : p.scale;
 #pragma unroll
     for (int m = 0; m < score_rows; ++m)
 #pragma unroll
@@ -115,17 +98,6 @@ __device__ __forceinline__ void compute_score_gradients(
 #pragma unroll
       for (int e = 0; e < 4; ++e)
         gradients[m][n][e] = probabilities[m][n][e] * (gradients[m][n][e] - rows.term[m][e / 2]);
-}
-
-/// dS of capped scores.
-__device__ __forceinline__ void apply_slope(float (&gradients)[score_rows][2 * score_fragments][4],
-                                            const float (&slope)[score_rows][2 * score_fragments][4]) {
-#pragma unroll
-  for (int m = 0; m < score_rows; ++m)
-#pragma unroll
-    for (int n = 0; n < 2 * score_fragments; ++n)
-#pragma unroll
-      for (int e = 0; e < 4; ++e) gradients[m][n][e] *= slope[m][n][e];
 }
 
 /// Writes the warp's part of P or dS, rounded, to a tile [block_m][block_n].

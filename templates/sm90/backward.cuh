@@ -1,8 +1,7 @@
 // The backward kernels: a producer warpgroup that feeds the copy engine and sends dQ away, two consumers that
 // compute; and what turns the sums of dQ into dQ.
 
-extern "C" __global__ void __launch_bounds__(threads, 1)
-    attention_backward(const __grid_constant__ HopperBackwardParameters p) {
+__device__ __forceinline__ void backward(const HopperBackwardParameters& p, const ExpressionArguments& e) {
   const BackwardLayout layout = {shared_base()};
   const int warpgroup = uniform(thread_index() / 128);
   if (thread_index() == 0) initialize_backward_barriers(layout);
@@ -17,7 +16,7 @@ extern "C" __global__ void __launch_bounds__(threads, 1)
     }
   } else {
     take_registers<consumer_registers>();
-    consume_backward(p, layout, warpgroup - 1);
+    consume_backward(p, layout, e, warpgroup - 1);
   }
 }
 

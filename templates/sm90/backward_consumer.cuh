@@ -14,6 +14,7 @@ struct BackwardConsumer {
   u32 dq;        // the consumer's part of the buffer
   u32 lse;       // of this thread's first rows; their row terms are row_terms_after_lse behind
   float scale_log2;
+  const ExpressionArguments* expressions;
 };
 
 /// A part of the columns of a tile.
@@ -22,7 +23,8 @@ __device__ __forceinline__ u32 columns_descriptor(u32 tile, int panel_bytes, int
 }
 
 __device__ __forceinline__ BackwardConsumer make_consumer(const HopperBackwardParameters& p,
-                                                          const BackwardLayout& layout, int group) {
+                                                          const BackwardLayout& layout,
+                                                          const ExpressionArguments& e, int group) {
   const int thread = thread_index() % 128, warp = thread / 32, lane = thread % 32;
   const int keys = splits_columns ? 0 : group * 64, rows = splits_columns ? group * score_rows : 0;
   BackwardConsumer me;
@@ -33,7 +35,8 @@ __device__ __forceinline__ BackwardConsumer make_consumer(const HopperBackwardPa
   me.queries = warpgroup_descriptor(layout.query(0) + rows * 128, 16);
   me.gradients = warpgroup_descriptor(layout.gradient(0) + rows * 128, 16);
   me.lse = layout.lse(0) + rows * 4 + thread % 4 * 8;
-  me.scale_log2 = with_softcap ? log2_e : p.backward.forward.scale_log2;
+  me.expressions = &e;
+  me.scale_log2 = with_changed_scores ? log2_e : p.backward.forward.scale_log2;
   if (splits_columns) {
     const int qk = whole_column(panels_qk, group), v = whole_column(panels_v, group);
     me.queries_transposed = columns_descriptor(layout.query(0), row_panel_bytes, qk);

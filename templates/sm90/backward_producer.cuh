@@ -48,7 +48,7 @@ __device__ __forceinline__ void produce_backward(const HopperBackwardParameters&
 #pragma unroll 1
   for (int round = 0; index < p.backward.key_blocks; ++round) {
     const KeyTile tile = key_tile_at(p.backward, index);
-    const RowTiles rows = row_tiles(sequence_of(p.backward), tile.key);
+    const RowTiles rows = row_tiles(p.backward, tile);
     // Also for a tile without rows: the round alone says then where the barriers stand.
     load_keys_and_values(p, layout, tile, round & 1);
     int head = tile.head * gqa_ratio;
@@ -85,7 +85,7 @@ __device__ __forceinline__ void send_dq(const HopperBackwardParameters& p, const
 #pragma unroll 1
   for (int round = 0; index < p.backward.key_blocks; ++round) {
     const KeyTile tile = key_tile_at(p.backward, index);
-    const RowTiles rows = row_tiles(sequence_of(p.backward), tile.key);
+    const RowTiles rows = row_tiles(p.backward, tile);
 #pragma unroll 1
     for (int head = tile.head * gqa_ratio; head < tile.head * gqa_ratio + gqa_ratio; ++head) {
       float* to = p.backward.dq_sums +

@@ -2,23 +2,38 @@
 // holds, of keys t / 4 % 8 + 16 * (t / 32) and 8 above, two neighbouring query rows of every eight: element
 // 4 i + 2 half + e is row 8 i + 2 (t % 4) + e of key `half`.
 
-/// What lies outside of the mask, and keys past the last one, become -inf. `key` is this thread's first key.
-__device__ __forceinline__ void mask_transposed(float (&scores)[score_rows / 2], const Sequence& sequence,
-                                                int row, int key) {
+/// Of the rows of a thread's two keys, those that do not see them, and all of a key past the last one.
+struct HiddenRows {
+  int low[2], end;
+  __device__ __forceinline__ bool hides(int row, int half) const {
+    return row < low[half] || (limited_left && row >= end + half * 8);
+  }
+};
+
+/// `row` is the first of the scores, `key` this thread's first key.
+__device__ __forceinline__ HiddenRows hidden_rows(const Sequence& sequence, int row, int key) {
   constexpr long long far = 1 << 30;
   const long long position = (long long)key - diagonal_shift(sequence) - row - thread_index() % 4 * 2;
   const int first = limited_right ? (int)clamp(position - window_right, -far, far) : (int)-far;
-  const int end = limited_left ? (int)clamp(position + window_left + 1, -far, far) : (int)far;
+  HiddenRows hidden;
+  hidden.end = limited_left ? (int)clamp(position + window_left + 1, -far, far) : (int)far;
 #pragma unroll
-  for (int half = 0; half < 2; ++half) {
-    const int low = key + half * 8 < sequence.keys ? first + half * 8 : (int)far;
+  for (int half = 0; half < 2; ++half)
+    hidden.low[half] = key + half * 8 < sequence.keys ? first + half * 8 : (int)far;
+  return hidden;
+}
+
+/// What lies outside of the mask, and keys past the last one, become -inf.
+__device__ __forceinline__ void mask_transposed(float (&scores)[score_rows / 2], const Sequence& sequence,
+                                                int row, int key) {
+  const HiddenRows hidden = hidden_rows(sequence, row, key);
+#pragma unroll
+  for (int half = 0; half < 2; ++half)
 #pragma unroll
     for (int i = 0; i < score_rows / 8; ++i)
 #pragma unroll
       for (int e = 0; e < 2; ++e)
-        if (i * 8 + e < low || (limited_left && i * 8 + e >= end + half * 8))
-          scores[4 * i + 2 * half + e] = minus_infinity;
-  }
+        if (hidden.hides(i * 8 + e, half)) scores[4 * i + 2 * half + e] = minus_infinity;
 }
 
 /// score = cap * tanh(scale * score / cap), as the forward kernel computes it.
@@ -29,12 +44,6 @@ __device__ __forceinline__ void cap_transposed(float (&scores)[score_rows / 2], 
     const float power = exp2_approximate(scores[i] * factor);
     scores[i] = softcap - 2.0f * softcap * reciprocal_approximate(power + 1.0f);
   }
-}
-
-/// What the soft cap's derivative leaves of a gradient: 1 - tanh^2; 0 where the mask is.
-__device__ __forceinline__ float cap_slope(float capped) {
-  const float tanh = capped * (1.0f / softcap);
-  return tanh * tanh < 1.0f ? 1.0f - tanh * tanh : 0.0f;
 }
 
 /// Scores become probabilities; `lse` is the shared address of this thread's first row's LSE. With a soft cap
@@ -80,7 +89,7 @@ __device__ __forceinline__ void compute_ds(u32 (&ds)[score_rows / 4], float (&sc
 
 __device__ __forceinline__ void pack_transposed(u32 (&probabilities)[score_rows / 4],
                                                 float (&scores)[score_rows / 2]) {
-  if (!with_softcap) {
+  if (!with_slope) {
 #pragma unroll
     for (int i = 0; i < score_rows / 4; ++i)
       probabilities[i] = pack_element(scores[2 * i], scores[2 * i + 1]);

@@ -33,15 +33,16 @@ __device__ __forceinline__ int key_in_tile(int group) {
 }
 
 __device__ __forceinline__ void consume_backward(const HopperBackwardParameters& p,
-                                                 const BackwardLayout& layout, int group) {
-  const BackwardConsumer me = make_consumer(p, layout, group);
+                                                 const BackwardLayout& layout, const ExpressionArguments& e,
+                                                 int group) {
+  const BackwardConsumer me = make_consumer(p, layout, e, group);
   if (with_turns && group == 1) pass_turn(me);  // the first turn is group 0's
   RowBlock block = {0, 0, {0, 0}, 0};
   int index = block_index();
 #pragma unroll 1
   for (int round = 0; index < p.backward.key_blocks; ++round) {
     KeyTile tile = key_tile_at(p.backward, index);
-    RowTiles rows = row_tiles(sequence_of(p.backward), tile.key);
+    RowTiles rows = row_tiles(p.backward, tile);
     rows = {uniform(rows.begin), uniform(rows.end), uniform(rows.full_begin), uniform(rows.full_end)};
     const int count = uniform(block.count);
     block = {rows.begin, tile.batch * p.backward.forward.heads + tile.head * gqa_ratio, ring_place(count),

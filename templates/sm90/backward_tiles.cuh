@@ -1,4 +1,4 @@
-// Which tiles of keys a block computes, in what order, and which query rows see them.
+// Which tiles of keys a block computes, and in what order.
 
 struct KeyTile {
   int key;   // first key
@@ -20,34 +20,6 @@ __device__ __forceinline__ KeyTile key_tile_at(const BackwardParameters& p, int 
   tile.batch = head_index / heads_kv;
   tile.head = head_index - tile.batch * heads_kv;
   return tile;
-}
-
-/// Tiles of query rows that see a tile of keys: [begin, end), of which [full_begin, full_end) need no mask.
-struct RowTiles {
-  int begin, end, full_begin, full_end;
-};
-
-__device__ __forceinline__ RowTiles row_tiles(const Sequence& sequence, int key) {
-  const long long rows = sequence.queries;
-  const long long first = (long long)key - diagonal_shift(sequence);
-  const long long last = (long long)minimum(key + block_n, sequence.keys) - 1 - diagonal_shift(sequence);
-  long long begin = 0, end = rows, full_begin = 0, full_end = rows;
-  if (limited_right) {
-    begin = clamp(first - window_right, 0, rows);
-    full_begin = clamp(last - window_right, 0, rows);
-  }
-  if (limited_left) {
-    end = clamp(last + window_left + 1, 0, rows);
-    full_end = clamp(first + window_left + 1, 0, rows);
-  }
-  RowTiles tiles;
-  tiles.begin = (int)(begin / block_m);
-  tiles.end = end > begin ? (int)((end + block_m - 1) / block_m) : tiles.begin;
-  tiles.full_begin = (int)((full_begin + block_m - 1) / block_m);
-  // Rows past the last one need no mask: their probabilities are zero by their LSE.
-  tiles.full_end = full_end == rows ? (int)((rows + block_m - 1) / block_m) : (int)(full_end / block_m);
-  if (key + block_n > sequence.keys) tiles.full_end = tiles.full_begin;  // keys past the last one
-  return tiles;
 }
 
 /// Where the ring of Q and dO stands after `count` blocks: one number to keep where registers are few.

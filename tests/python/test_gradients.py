@@ -97,6 +97,30 @@ class Gradients(unittest.TestCase):
         self.assertTrue(torch.equal(plain, out))
         self.assertFalse(plain.requires_grad)
 
+    def test_sinks_and_expressions(self):
+        leaves, d_out = self.leaves()
+        sinks = torch.linspace(-2, 2, 4, device=self.device).requires_grad_()
+        slopes = torch.tensor([0.1, 0.2, 0.3, 0.4], device=self.device)
+        spec = ("head_dim: 32\ngqa_ratio: 2\nsinks: true\nmask: q - kv < window\nscalars: {window: int, cap: float}\n"
+                "score: \"cap * tanh(score / cap) - slope[head] * abs(q - kv)\"\n"
+                "tensors: {slope: \"float32[head]\"}\n")
+        out = tilewright.attention(*leaves, spec=spec, sinks=sinks, scalars={"window": 20, "cap": 2.0},
+                                   tensors={"slope": slopes}, runtime=self.runtime)
+        got = torch.autograd.grad(out, [*leaves, sinks], d_out)
+
+        copies = [x.detach().double().requires_grad_() for x in (*leaves, sinks)]
+        q, k, v, logits = copies
+        k, v = (x.repeat_interleave(2, 2) for x in (k, v))
+        distance = torch.arange(40, device=self.device)[:, None] + 30 - torch.arange(70, device=self.device)
+        scores = 2 * torch.tanh(torch.einsum("bqhd,bkhd->bhqk", q, k) / 32**0.5 / 2)
+        scores = scores - slopes.double()[:, None, None] * distance.abs()
+        scores = scores.masked_fill(distance >= 20, float("-inf"))
+        scores = torch.cat([scores, logits[:, None, None].expand(2, 4, 40, 1)], -1)
+        dense_out = torch.einsum("bhqk,bkhd->bqhd", torch.softmax(scores, -1)[..., :-1], v)
+        exact = torch.autograd.grad((dense_out * d_out.double()).sum(), copies)
+        self.assert_close(got[:3], exact[:3])
+        self.assertLess((got[3].double() - exact[3]).abs().max(), 0.02 * exact[3].abs().max())
+
     def test_refused(self):
         leaves, _ = self.leaves()
         with self.assertRaisesRegex(tilewright.UsageError, "where gradients are recorded"):

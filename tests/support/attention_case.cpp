@@ -59,49 +59,6 @@ void fill_tensor(GuardedTensor& tensor, char name, const AttentionCase& attentio
 
 namespace {
 
-/// A named tensor in memory of its own, on the device and on the host.
-class ExpressionTensorData {
- public:
-  ExpressionTensorData(DataType type, const NamedTensor& tensor) : type_(type), shape_(tensor.shape) {
-    strides_ = tensor.strides;
-    if (strides_.empty()) {
-      strides_.assign(shape_.size(), 1);
-      for (size_t i = shape_.size(); i-- > 1;) strides_[i - 1] = strides_[i] * shape_[i];
-    }
-    int64_t low = 0, high = 0;
-    for (size_t i = 0; i < shape_.size(); ++i)
-      (strides_[i] < 0 ? low : high) += (shape_[i] - 1) * strides_[i];
-    first_ = -low;
-    bytes_.assign((high - low + 1) * size_of(type), 0xff);
-    std::vector<int64_t> index(shape_.size(), 0);
-    for (bool more = true; more;) {
-      int64_t at = first_;
-      for (size_t i = 0; i < index.size(); ++i) at += index[i] * strides_[i];
-      store_element(bytes_.data(), type, at, tensor.value(index));
-      more = false;
-      for (size_t i = index.size(); i-- > 0 && !more;) {
-        more = ++index[i] < shape_[i];
-        if (!more) index[i] = 0;
-      }
-    }
-  }
-
-  TensorView host_view() { return {bytes_.data() + first_ * size_of(type_), type_, shape_, strides_}; }
-  TensorView device_view(Runtime& runtime) {
-    if (runtime.is_simulator()) return host_view();
-    buffer_ = std::make_unique<DeviceBuffer>(runtime, bytes_.size());
-    buffer_->upload(bytes_.data());
-    return {static_cast<char*>(buffer_->data()) + first_ * size_of(type_), type_, shape_, strides_};
-  }
-
- private:
-  DataType type_;
-  std::vector<int64_t> shape_, strides_;
-  int64_t first_ = 0;
-  std::vector<unsigned char> bytes_;
-  std::unique_ptr<DeviceBuffer> buffer_;
-};
-
 /// The caller's list of blocks, in host memory and where the kernel finds it.
 class BlockLists {
  public:
@@ -158,6 +115,71 @@ class BlockLists {
 
 }  // namespace
 
+/// A named tensor in memory of its own, on the device and on the host.
+class ExpressionData::Tensor {
+ public:
+  Tensor(DataType type, const NamedTensor& tensor) : type_(type), shape_(tensor.shape) {
+    strides_ = tensor.strides;
+    if (strides_.empty()) {
+      strides_.assign(shape_.size(), 1);
+      for (size_t i = shape_.size(); i-- > 1;) strides_[i - 1] = strides_[i] * shape_[i];
+    }
+    int64_t low = 0, high = 0;
+    for (size_t i = 0; i < shape_.size(); ++i)
+      (strides_[i] < 0 ? low : high) += (shape_[i] - 1) * strides_[i];
+    first_ = -low;
+    bytes_.assign((high - low + 1) * size_of(type), 0xff);
+    std::vector<int64_t> index(shape_.size(), 0);
+    for (bool more = true; more;) {
+      int64_t at = first_;
+      for (size_t i = 0; i < index.size(); ++i) at += index[i] * strides_[i];
+      store_element(bytes_.data(), type, at, tensor.value(index));
+      more = false;
+      for (size_t i = index.size(); i-- > 0 && !more;) {
+        more = ++index[i] < shape_[i];
+        if (!more) index[i] = 0;
+      }
+    }
+  }
+
+  TensorView host_view() { return {bytes_.data() + first_ * size_of(type_), type_, shape_, strides_}; }
+  TensorView device_view(Runtime& runtime) {
+    if (runtime.is_simulator()) return host_view();
+    buffer_ = std::make_unique<DeviceBuffer>(runtime, bytes_.size());
+    buffer_->upload(bytes_.data());
+    return {static_cast<char*>(buffer_->data()) + first_ * size_of(type_), type_, shape_, strides_};
+  }
+
+ private:
+  DataType type_;
+  std::vector<int64_t> shape_, strides_;
+  int64_t first_ = 0;
+  std::vector<unsigned char> bytes_;
+  std::unique_ptr<DeviceBuffer> buffer_;
+};
+
+ExpressionData::ExpressionData(const AttentionCase& attention, const AttentionSpec& spec) {
+  const Declarations declared = launch_declarations(spec);
+  for (const auto& [name, tensor] : attention.tensors)
+    if (const auto type = declared.tensors.find(name); type != declared.tensors.end())
+      tensors_[name] = std::make_unique<Tensor>(data_type(type->second.element), tensor);
+  for (const auto& [name, value] : attention.scalars)
+    if (declared.scalars.count(name)) scalars_[name] = value;
+}
+ExpressionData::ExpressionData(ExpressionData&&) noexcept = default;
+ExpressionData::~ExpressionData() = default;
+
+std::vector<std::string> ExpressionData::names() const {
+  std::vector<std::string> names;
+  for (const auto& entry : tensors_) names.push_back(entry.first);
+  return names;
+}
+
+TensorView ExpressionData::view(Runtime* runtime, const std::string& name) {
+  Tensor& tensor = *tensors_.at(name);
+  return runtime ? tensor.device_view(*runtime) : tensor.host_view();
+}
+
 RuntimeOptions simulator_options(uint64_t seed, const std::string& target) {
   RuntimeOptions options;
   options.device.kind = DeviceChoice::Kind::simulator;
@@ -201,16 +223,8 @@ AttentionResult run_case(Runtime& runtime, const AttentionCase& attention) {
   if (spec.sinks) arguments.sinks = sinks.device_view(runtime, sink_buffer);
   BlockLists lists(attention, spec, random);
   lists.give(&runtime, arguments);
-  const Declarations declared = launch_declarations(spec);
-  std::map<std::string, ExpressionTensorData> tensors;
-  for (const auto& [name, tensor] : attention.tensors) {
-    const auto type = declared.tensors.find(name);
-    if (type == declared.tensors.end()) continue;
-    auto& data = tensors.try_emplace(name, data_type(type->second.element), tensor).first->second;
-    arguments.tensors[name] = data.device_view(runtime);
-  }
-  for (const auto& [name, value] : attention.scalars)
-    if (declared.scalars.count(name)) arguments.scalars[name] = value;
+  ExpressionData expressions(attention, spec);
+  expressions.give(&runtime, arguments);
   kernel->launch(nullptr, arguments);
   runtime.synchronize();
   result.out.fetch(buffers[3]);
@@ -224,8 +238,7 @@ AttentionResult run_case(Runtime& runtime, const AttentionCase& attention) {
   if (spec.lse) host.lse = result.lse.host_view();
   if (spec.sinks) host.sinks = sinks.host_view();
   lists.give(nullptr, host);
-  host.scalars = arguments.scalars;
-  for (auto& [name, data] : tensors) host.tensors[name] = data.host_view();
+  expressions.give(nullptr, host);
   result.verdict = compare_forward(spec, host);
   const std::string place = attention.spec + " batch " + std::to_string(attention.batch) + " kv heads " +
                             std::to_string(attention.heads_kv) + " lengths " +

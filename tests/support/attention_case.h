@@ -97,6 +97,27 @@ class GuardedTensor {
   std::vector<unsigned char> bytes_;
 };
 
+/// What a case gives to its spec's expressions, on the device and on the host.
+class ExpressionData {
+ public:
+  ExpressionData(const AttentionCase& attention, const AttentionSpec& spec);
+  ExpressionData(ExpressionData&&) noexcept;
+  ~ExpressionData();
+  /// `runtime` null: host memory. Of forward and backward arguments.
+  template <typename Arguments>
+  void give(Runtime* runtime, Arguments& arguments) {
+    arguments.scalars = scalars_;
+    for (const std::string& name : names()) arguments.tensors[name] = view(runtime, name);
+  }
+
+ private:
+  std::vector<std::string> names() const;
+  TensorView view(Runtime* runtime, const std::string& name);
+  class Tensor;
+  std::map<std::string, double> scalars_;
+  std::map<std::string, std::unique_ptr<Tensor>> tensors_;
+};
+
 struct AttentionResult {
   AttentionSpec spec;
   GuardedTensor q, k, v, out, lse;

@@ -61,6 +61,8 @@ BackwardResult run_backward(Runtime& runtime, const AttentionCase& attention, bo
   if (spec.lse) host.d_lse = result.d_lse.host_view();
   if (spec.sinks) host.sinks = result.sinks.host_view(), host.d_sinks = result.d_sinks.host_view();
   if (spec.softmax_scale_at_launch) host.softmax_scale = 0.3;
+  ExpressionData expressions(attention, spec);
+  expressions.give(nullptr, host);
   const ReferenceResult forward = plain_forward(forward_spec(spec), forward_part(host));
   fill_from(result.out, forward.out);
   for (size_t i = 0; i < forward.lse.size(); ++i) result.lse.set(static_cast<int64_t>(i), forward.lse[i]);
@@ -77,6 +79,7 @@ BackwardResult run_backward(Runtime& runtime, const AttentionCase& attention, bo
                                &arguments.d_out, &arguments.dq, &arguments.dk, &arguments.dv};
   for (int i = 0; i < 9; ++i) *views[i] = tensors[i]->device_view(runtime, buffers[i]);
   if (spec.lse) arguments.d_lse = result.d_lse.device_view(runtime, buffers[9]);
+  expressions.give(&runtime, arguments);
   if (spec.sinks) {
     arguments.sinks = result.sinks.device_view(runtime, sink_buffers[0]);
     arguments.d_sinks = result.d_sinks.device_view(runtime, sink_buffers[1]);

@@ -121,6 +121,75 @@ GridGroup sinks() {
   return group;
 }
 
+/// Scalars and tensors by the names that specs declare.
+AttentionCase with_expressions(const std::string& keys, int64_t q, int64_t kv, int64_t batch = 2,
+                               int64_t heads_kv = 1) {
+  AttentionCase attention{
+      .spec = spec_of(keys), .batch = batch, .heads_kv = heads_kv, .seqlen_q = q, .seqlen_kv = kv};
+  const auto ratio = keys.find("gqa_ratio: 2") == keys.npos ? 1 : 2;
+  attention.scalars = {{"window", 24}, {"cap", 3}, {"strength", 0.4}};
+  attention.tensors["document"] = {{kv}, [=](const auto& i) { return i[0] * 5 / kv; }};
+  attention.tensors["start"] = {{q},
+                                [=](const auto& i) { return i[0] * 3 / std::max<int64_t>(q, 1) * kv / 4; }};
+  attention.tensors["prefix"] = {{batch}, [](const auto& i) { return 10 + 30 * i[0]; }};
+  attention.tensors["reach"] = {{heads_kv * ratio}, [](const auto& i) { return 8 + 40 * i[0]; }};
+  attention.tensors["slope"] = {{heads_kv * ratio},
+                                [](const auto& i) { return 0.1 + 0.1 * static_cast<double>(i[0]); }};
+  attention.tensors["bias"] = {{batch, 1, q, kv}, [](const auto& i) {
+                                 return static_cast<double>((i[0] * 7 + i[2] * 3 + i[3] * 5) % 11) / 4 - 1;
+                               }};
+  return attention;
+}
+
+GridGroup changed_scores() {
+  GridGroup group{"ChangedScores", {}};
+  group.cases = {
+      with_expressions("head_dim: 32, alibi: true, mask: causal, gqa_ratio: 2, blocks: {m: 64}", 70, 90),
+      with_expressions("head_dim: 64, bias: true, mask: {window: [33, 7]}", 90, 70),
+      with_expressions(
+          "head_dim: 16, alibi: true, bias: true, softcap: 20, dtype: fp16, lse: true, sinks: true", 40, 70),
+      with_expressions(
+          "head_dim: 32, score: \"cap * tanh(score / cap) - strength * abs(q - kv)\", scalars: {cap: float, "
+          "strength: float}, mask: causal",
+          80, 80),
+      with_expressions(
+          "head_dim: 24, softcap: 30, score: \"score * score * 0.1 + slope[head] * score\", tensors: "
+          "{slope: float32[head]}, gqa_ratio: 2, mask: {window: [20, 0]}",
+          80, 100),
+      with_expressions(
+          "head_dim: 128, score: \"kv % 3 == 0 ? -inf : exp(min(score, 2.0))\", mask: causal_top_left", 70,
+          50),
+      with_expressions("head_dim: 192, score: \"log(max(score, 0.0))\"", 40, 40),
+  };
+  return group;
+}
+
+GridGroup mask_expressions() {
+  GridGroup group{"MaskExpressions", {}};
+  const std::string shapes[] = {"head_dim: 32, blocks: {m: 64}, ",
+                                "head_dim: 64, gqa_ratio: 2, dtype: fp16, ", "head_dim: 256, "};
+  const std::string masks[] = {
+      "mask: \"q >= kv && q - kv < window && document[q] == document[kv]\", scalars: {window: int}, tensors: "
+      "{document: int32[kv]}",
+      "mask: \"q >= kv && kv >= start[q]\", tensors: {start: int32[q]}",
+      "mask: \"q >= kv || kv < prefix[batch]\", tensors: {prefix: int32[batch]}, softcap: 20",
+      "mask: \"q >= kv && (q - kv < 16 || kv < 4)\", sinks: true",
+      "mask: \"abs(q - kv) < reach[head] && (q - kv) % 2 == 0\", tensors: {reach: int32[head]}",
+      "mask: \"q >= kv && q / 32 == kv / 32\", score: \"score + slope[head] * tanh(score)\", tensors: "
+      "{slope: "
+      "float32[head]}, lse: true",
+      "mask: \"q > kv + 60\", alibi: true"};
+  int i = 0;
+  for (const std::string& mask : masks) {
+    const auto [q, kv] = std::vector<std::pair<int, int>>{{150, 150}, {70, 200}, {200, 70}}[i % 3];
+    group.cases.push_back(with_expressions(shapes[i % 3] + mask, q, kv));
+    ++i;
+  }
+  group.cases.push_back(with_expressions("head_dim: 16, " + masks[3], 0, 33));
+  group.cases.push_back(with_expressions("head_dim: 16, " + masks[3], 33, 0));
+  return group;
+}
+
 }  // namespace
 
 GridGroup backward_schedules() {
@@ -148,7 +217,8 @@ GridGroup backward_schedules() {
 }
 
 std::vector<GridGroup> backward_grid() {
-  return {head_dims(), lengths(), ratios(), scores(), layouts(), sinks()};
+  return {head_dims(), lengths(), ratios(),         scores(),
+          layouts(),   sinks(),   changed_scores(), mask_expressions()};
 }
 
 }  // namespace tilewright::test

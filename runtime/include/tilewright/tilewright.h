@@ -188,6 +188,10 @@ typedef struct tw_backward {
   size_t workspace_bytes;
   const tw_tensor* sinks;   /* `sinks: true`: as the forward pass had them */
   const tw_tensor* d_sinks; /* written: rank 1, fp32, a gradient for each query head; NULL: not wanted */
+  const tw_scalar* scalars; /* as the forward pass had them */
+  size_t scalar_count;
+  const tw_named_tensor* tensors;
+  size_t tensor_count;
 } tw_backward;
 
 /* Starts a kernel whose spec says `pass: backward`: all of the pass, one kernel after the other on the stream. Neither

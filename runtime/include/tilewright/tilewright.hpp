@@ -74,6 +74,8 @@ struct BackwardArguments {
   std::optional<TensorView> d_lse;      // the gradient of LSE, as lse; allowed when the spec says `lse: true`
   std::optional<double> softmax_scale;  // as the forward pass had it
   std::optional<TensorView> sinks;      // as the forward pass had them
+  std::map<std::string, double> scalars;      // the same
+  std::map<std::string, TensorView> tensors;  // the same
   std::optional<TensorView> d_sinks;    // written: fp32, of each query head; may be given with `sinks: true`
   void* workspace =
       nullptr;  // device memory for this launch alone, aligned to 16 bytes; needs no initial values

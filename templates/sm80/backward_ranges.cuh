@@ -1,0 +1,19 @@
+// Which query rows see a tile of keys, as the kernel before found it.
+
+typedef RowRange QueryTiles;
+
+/// `key` is the tile's first key; KV heads are counted over all batches.
+__device__ __forceinline__ QueryTiles query_tiles(const BackwardParameters& p, int head_index, int key) {
+  return load_row_range(p, head_index, key / block_n);
+}
+
+/// Tiles of keys, of the one whose rows are known: a tile of query rows sees it whole, or no tile.
+struct KeysSeen {
+  int full_begin, full_end;
+};
+
+__device__ __forceinline__ KeysSeen keys_seen(const BackwardParameters& p, const Scope&,
+                                              const QueryTiles& tiles, int m_tile, int) {
+  const bool whole = m_tile >= tiles.full_begin && m_tile < tiles.full_end;
+  return {0, whole ? p.n_tiles : 0};
+}
