@@ -15,6 +15,9 @@ class Cache : public CommandTest {
   }
 };
 
+// Tiles of its own: one kernel for all lengths, whatever the rules would choose.
+constexpr const char* one_kernel = "head_dim: 32\nblocks: {m: 64, n: 64}\n";
+
 TEST_F(Cache, PathFollowsTheEnvironment) {
   EXPECT_EQ(tilewright({"cache", "path"}).out, (folder / "cache").string() + "\n");
   environment.erase("TILEWRIGHT_CACHE_DIR");
@@ -38,7 +41,7 @@ TEST_F(Cache, LookingMakesNothing) {
 
 TEST_F(Cache, CompileFillsItAndFindsItAgain) {
   if (!has_nvrtc()) GTEST_SKIP() << "no NVRTC on this machine";
-  write("spec.yaml", "head_dim: 32\nname: small\n");
+  write("spec.yaml", one_kernel + std::string("name: small\n"));
   const std::vector<std::string> arguments = {"compile", "spec.yaml", "--target", "sm_80,sm_90a", "--json"};
   Result first = tilewright(arguments);
   EXPECT_EQ(first.code, 0) << first.err;
@@ -69,7 +72,7 @@ TEST_F(Cache, CompileFillsItAndFindsItAgain) {
 
 TEST_F(Cache, VerifyFindsADamagedEntryAndCompileRebuildsIt) {
   if (!has_nvrtc()) GTEST_SKIP() << "no NVRTC on this machine";
-  write("spec.yaml", "head_dim: 32\n");
+  write("spec.yaml", one_kernel);
   const std::vector<std::string> arguments = {"compile", "spec.yaml", "--target", "sm_80", "--json"};
   tilewright(arguments);
   ASSERT_EQ(entries().size(), 1u);
@@ -91,7 +94,7 @@ TEST_F(Cache, VerifyFindsADamagedEntryAndCompileRebuildsIt) {
 TEST_F(Cache, CompileGoesOnAfterAFailure) {
   if (!has_nvrtc()) GTEST_SKIP() << "no NVRTC on this machine";
   write("decode.yaml", "head_dim: 32\npass: decode\n");
-  write("good.yaml", "head_dim: 32\n");
+  write("good.yaml", one_kernel);
   Result result =
       tilewright({"compile", "decode.yaml", "missing.yaml", "good.yaml", "--target", "sm_80", "--json"});
   EXPECT_EQ(result.code, 2);
@@ -106,7 +109,7 @@ class FakeCompiler : public CommandTest {
   FakeCompiler() {
     environment["TILEWRIGHT_NVRTC"] = TILEWRIGHT_BINARY_DIR "/fakes/fake_nvrtc.so";
     environment["FAKE_NVRTC_LOG"] = (folder / "log.txt").string();
-    write("spec.yaml", "head_dim: 32\n");
+    write("spec.yaml", one_kernel);
   }
 };
 
@@ -159,7 +162,7 @@ TEST_F(FakeCompiler, ATargetTheCompilerDoesNotKnowIsRemarkedOn) {
 
 TEST_F(Cache, NoCompilerIsAnEnvironmentErrorThatNamesThePlace) {
   environment["TILEWRIGHT_NVRTC"] = "/nonexistent/libnvrtc.so";
-  write("spec.yaml", "head_dim: 32\n");
+  write("spec.yaml", one_kernel);
   Result result = tilewright({"compile", "spec.yaml", "--target", "sm_80"});
   EXPECT_EQ(result.code, 3);
   EXPECT_TRUE(contains(result.err, "/nonexistent/libnvrtc.so")) << result.err;
