@@ -218,6 +218,7 @@ Json as_json(const Options& options, const Explanation& e) {
                  {"stages", e.schedule.stages},
                  {"query_in_registers", e.schedule.query_in_registers},
                  {"ping_pong", e.schedule.ping_pong},
+                 {"pack_group", e.schedule.pack_group},
                  {"cluster", e.schedule.cluster},
                  {"order", order_name(e.schedule)},
                  {"from", source_text(e.decision)},

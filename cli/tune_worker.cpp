@@ -41,6 +41,7 @@ Json blocks_json(const Schedule& schedule) {
                {"stages", schedule.stages}};
   json["query_in_registers"] = schedule.query_in_registers;
   json["ping_pong"] = schedule.ping_pong;
+  json["pack_group"] = schedule.pack_group;
   json["cluster"] = schedule.cluster;
   if (schedule.order >= 0) json["order"] = order_name(schedule);
   return json;

@@ -78,6 +78,7 @@ void add_tile_time(const Schedule& schedule, const Resources& need, CostEstimate
   // Clusters load half as much, but their blocks wait for each other: no gain measured, 1 % lost at head dim
   // 128.
   if (schedule.cluster > 1) tile *= 1.01;
+  if (schedule.pack_group > 1) tile *= 1.01;  // pays off by fewer tiles of rows, or not at all
   const int spilled = hopper ? 0 : std::max(0, need.accumulator_registers + other_registers - 255);
   cost.tile = tile * (1 + 0.02 * spilled);
 }
@@ -119,9 +120,10 @@ CostEstimate estimate_cost(const AttentionSpec& spec, const Schedule& schedule, 
                            const GpuFigures& gpu, const LaunchShape& shape, const IoModel& io) {
   if (spec.pass == Pass::backward) return estimate_backward(spec, schedule, target, gpu, shape, io);
   const Resources need = resources(spec, schedule, target);
-  const double heads = static_cast<double>(shape.batch) * static_cast<double>(shape.heads);
+  const double heads =
+      static_cast<double>(shape.batch) * static_cast<double>(shape.heads) / schedule.pack_group;
   const double row_tiles =
-      std::ceil(static_cast<double>(shape.seqlen_q) / schedule.block_m) * std::max(heads, 0.0);
+      std::ceil(static_cast<double>(shape.seqlen_q) / schedule.positions()) * std::max(heads, 0.0);
   const double visits = static_cast<double>(io.tiles.visited) * heads;
   CostEstimate cost;
   if (row_tiles == 0) return cost;

@@ -40,6 +40,7 @@ Schedule merged(const BlockRequest& blocks, Schedule base) {
   base.warps = blocks.warps.value_or(base.warps);
   base.query_in_registers = blocks.query_in_registers.value_or(base.query_in_registers);
   base.ping_pong = blocks.ping_pong.value_or(base.ping_pong && base.block_m > 64);
+  base.pack_group = blocks.pack_group.value_or(blocks == BlockRequest{} ? base.pack_group : 1);
   base.cluster = blocks.cluster.value_or(blocks == BlockRequest{} ? base.cluster : 1);
   return base;
 }
@@ -102,6 +103,7 @@ BlockRequest request_for(const Schedule& schedule) {
     blocks.order = order_name(schedule);
   } else if (schedule.family == Family::sm90) {
     blocks.ping_pong = schedule.ping_pong;
+    if (schedule.pack_group > 1) blocks.pack_group = schedule.pack_group;
     if (schedule.cluster > 1) blocks.cluster = schedule.cluster;
   } else {
     blocks.warps = schedule.warps;

@@ -95,14 +95,17 @@ std::string configuration(const AttentionSpec& spec, const KernelExpressions& ex
     constants.add_int("cluster", schedule.cluster);
     constants.add_bool("clustered", schedule.cluster > 1);
     constants.add_bool("passes_over", (limited_left || limited_right || expressions.has_limits) && !listed &&
-                                          !scanned && schedule.block_m - 64 >= schedule.block_n);
+                                          !scanned && schedule.pack_group == 1 &&
+                                          schedule.block_m - 64 >= schedule.block_n);
     constants.add_int("query_slots", sm90::query_slots(spec, schedule, target));
+    constants.add_int("pack_group", schedule.pack_group);
+    constants.add_bool("grouped", schedule.pack_group > 1);
     constants.add_bool("producer_is_warp",
                        spec.layout == Layout::packed || listed || expressions.walks_by_warp);
     constants.add_bool("lazy_rescale", spec.head_dim.v > 128);
     constants.add_bool("element_is_bf16", spec.dtype.q == DataType::bf16);
   }
-  constants.add_int("block_m", schedule.block_m);
+  constants.add_int("block_m", schedule.positions());
   constants.add_int("block_n", schedule.block_n);
   constants.add_int("warps", schedule.warps);
   constants.add_int("threads", schedule.threads());
@@ -278,10 +281,12 @@ Source emit(const AttentionSpec& spec, const Schedule& schedule, const Target& t
     if (schedule.family == Family::sm90) {
       for (const char* file :
            {spec.sinks ? "sinks.cuh" : "", "sm90/ring.cuh", "sm90/layout.cuh", packed ? "packed.cuh" : "",
-            packed ? "sm90/place_packed.cuh" : "sm90/place.cuh", packed ? "sm90/last_values.cuh" : "",
-            schedule.cluster > 1 ? "sm90/together.cuh" : "", "sm90/tiles.cuh", "sm90/producer.cuh",
-            "sm90/expressions.cuh", "sm90/softmax.cuh", "sm90/output.cuh", "sm90/consumer.cuh",
-            "sm90/forward.cuh"})
+            packed                    ? "sm90/place_packed.cuh"
+            : schedule.pack_group > 1 ? "sm90/place_grouped.cuh"
+                                      : "sm90/place.cuh",
+            packed ? "sm90/last_values.cuh" : "", schedule.cluster > 1 ? "sm90/together.cuh" : "",
+            "sm90/tiles.cuh", "sm90/producer.cuh", "sm90/expressions.cuh", "sm90/softmax.cuh",
+            "sm90/output.cuh", "sm90/consumer.cuh", "sm90/forward.cuh"})
         add_file(file);
     } else {
       for (const char* file :

@@ -52,6 +52,8 @@ std::vector<std::string> illegal_because(const AttentionSpec& spec, const Schedu
   sizes = refusals.in_range("stages", schedule.stages, 1, 8) && sizes;
   if (schedule.order >= 0) refusals.add("blocks.order is an axis of the sm90 family's backward pass alone");
   if (schedule.ping_pong) refusals.add("blocks.ping_pong is an axis of the sm90 family alone");
+  if (schedule.pack_group != 1)
+    refusals.add("blocks.pack_group is an axis of the sm90 family's forward pass alone");
   if (schedule.cluster != 1)
     refusals.add("blocks.cluster is an axis of the sm90 family's forward pass alone");
   if (!sizes) return refusals.take();

@@ -30,6 +30,8 @@ void refuse_cluster(Refusals& refusals, const AttentionSpec& spec, const Schedul
         "blocks.cluster needs `mask: none`: under a mask the blocks of a cluster visit different keys");
   if (spec.layout == Layout::packed)
     refusals.add("blocks.cluster needs a layout other than packed, in which sequences have the same lengths");
+  if (schedule.threads() * schedule.cluster > 1024)  // as many as the simulator runs together
+    refusals.add("blocks.cluster needs blocks.m 192 or less");
   if (std::min(panels(spec.head_dim.qk), panels(spec.head_dim.v)) < schedule.cluster)
     refusals.add("blocks.cluster is " + text(schedule.cluster) + ", which needs " +
                  text(64 * (schedule.cluster - 1) + 8) + " columns or more of K and of V to share out by 64");
@@ -42,6 +44,26 @@ int shared_memory(const AttentionSpec& spec, const Schedule& schedule, int query
   const int barriers = query_slots * (16 * schedule.consumers() + 80) + 32 * schedule.stages + last_values;
   return 128 * (query_slots * schedule.block_m * qk + schedule.stages * schedule.block_n * (qk + v)) +
          barriers;
+}
+
+// Fewer heads would only load K and V more often.
+int largest_pack_group(const AttentionSpec& spec) {
+  return std::min(spec.gqa_ratio & -spec.gqa_ratio, 64);
+}
+
+// A box of the copy engine holds all heads of a group at whole positions. Whatever tells heads apart before
+// the output would have to do so row by row.
+void refuse_pack_group(Refusals& refusals, const AttentionSpec& spec, const Schedule& schedule) {
+  const int group = schedule.pack_group;
+  if (group == 1) return;
+  if (const int most = largest_pack_group(spec); group != most)
+    refusals.add("blocks.pack_group is " + text(group) + "; expected 1" +
+                 (most > 1 ? " or " + text(most) : "") +
+                 ", the largest power of two up to 64 that divides gqa_ratio, " + text(spec.gqa_ratio));
+  if (kernel_expressions(spec).any() || spec.mask.blocks)
+    refusals.add("blocks.pack_group has no kernel with expressions, `alibi`, `bias` or `mask.blocks`");
+  if (spec.layout == Layout::packed) refusals.add("blocks.pack_group has no kernel with `layout: packed`");
+  if (schedule.cluster > 1) refusals.add("blocks.pack_group and blocks.cluster exclude each other");
 }
 
 // The largest tile of keys, in steps of 16 up to `most`, that fits beside the rest.
@@ -99,6 +121,7 @@ std::vector<std::string> illegal_because(const AttentionSpec& spec, const Schedu
     refusals.add("blocks.ping_pong needs two consumers, blocks.m 128 or more");
   refuse_unlike_list(refusals, spec, schedule);
   refuse_cluster(refusals, spec, schedule);
+  refuse_pack_group(refusals, spec, schedule);
   const Resources need = sm90::resources(spec, schedule, target);
   if (need.shared_memory > target.shared_memory_per_block)
     refusals.add("the tiles take " + text(need.shared_memory) + " bytes of shared memory and " +

@@ -95,6 +95,8 @@ std::vector<std::string> illegal_because(const AttentionSpec& spec, const Schedu
     refusals.add("blocks.warps is " + text(schedule.warps) + "; expected " + text(warps) +
                  ", 4 a consumer and 4 for the producer");
   refusals.in_range("stages", schedule.stages, 1, 4);
+  if (schedule.pack_group != 1)
+    refusals.add("blocks.pack_group is an axis of the sm90 family's forward pass alone");
   if (schedule.cluster != 1)
     refusals.add("blocks.cluster is an axis of the sm90 family's forward pass alone");
   if (schedule.ping_pong)

@@ -43,7 +43,7 @@ TileRow keys_of_rows(const Mask& mask, const LaunchShape& shape, int64_t first, 
 IoModel model_io(const AttentionSpec& spec, const Schedule& schedule, const LaunchShape& shape,
                  const std::map<std::string, double>& scalars) {
   IoModel model;
-  const int64_t m = schedule.block_m, n = schedule.block_n;
+  const int64_t m = schedule.positions(), n = schedule.block_n;
   const int64_t key_tiles = (shape.seqlen_kv + n - 1) / n;
   int64_t rows_read = 0;                // rows of K that one head's query tiles read, all together
   int64_t first_row = shape.seqlen_kv;  // of the rows of K that any of them reads
@@ -103,7 +103,7 @@ IoModel model_io(const AttentionSpec& spec, const Schedule& schedule, const Laun
   model.traffic.output = heads * queries * output_bytes;
   model.traffic.keys_once =
       kv_heads * static_cast<double>(std::max<int64_t>(0, last_row - first_row)) * key_bytes;
-  model.traffic.keys_reread = heads * static_cast<double>(rows_read) * key_bytes;
+  model.traffic.keys_reread = heads / schedule.pack_group * static_cast<double>(rows_read) * key_bytes;
   model.traffic.scores = heads * queries * keys * 4 * size_of(spec.dtype.q);
   return model;
 }

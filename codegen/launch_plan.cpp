@@ -33,16 +33,17 @@ void check_sizes(const LaunchShape& shape) {
 LaunchPlan plan_launch(const AttentionSpec& spec, const Schedule& schedule, const LaunchShape& shape) {
   check_sizes(shape);
   LaunchPlan plan;
-  const int64_t rows = int64_t{schedule.block_m} * schedule.cluster;
+  const int64_t rows = int64_t{schedule.positions()} * schedule.cluster;
   plan.m_tiles = (shape.seqlen_q + rows - 1) / rows;
   // Three factors below 2^31 can pass 2^63: compare before multiplying the last one.
-  const int64_t tiles = plan.m_tiles * shape.heads;
+  const int64_t tiles = plan.m_tiles * (shape.heads / schedule.pack_group);
   if (shape.batch > 0 && tiles > limit / schedule.cluster / shape.batch)
     throw Error(ErrorKind::usage, "batch " + std::to_string(shape.batch) + " times heads " +
                                       std::to_string(shape.heads) + " times " + std::to_string(plan.m_tiles) +
                                       " tiles of query rows is more than one launch's 2147483647 blocks");
   plan.tiles = tiles * shape.batch;
-  if (schedule.family == Family::sm90 && plan.tiles > 0) plan.section_heads = section_heads(spec, shape);
+  if (schedule.family == Family::sm90 && plan.tiles > 0)
+    plan.section_heads = std::max<int64_t>(1, section_heads(spec, shape) / schedule.pack_group);
   return plan;
 }
 

@@ -14,7 +14,7 @@ struct LaunchPlan {
   int64_t tiles = 0;    // of all heads and batches; blocks (clusters) of a launch in which each computes one;
                         // 0: nothing to do
   int64_t section_heads =
-      1;  // sm90: heads whose tiles are computed together, because their K and V fit L2 together
+      1;  // sm90: heads (groups of them) whose tiles are computed together, because their K and V fit L2 together
 };
 
 /// Throws Error(usage) if the tiles would pass 2^31 - 1 or a length 2^31 - 1. All blocks go into x of the

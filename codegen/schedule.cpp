@@ -136,6 +136,7 @@ std::string describe(const Schedule& schedule) {
          std::to_string(schedule.block_n) + ", warps " + std::to_string(schedule.warps) + ", stages " +
          std::to_string(schedule.stages) + (schedule.query_in_registers ? ", query in registers" : "") +
          (schedule.ping_pong ? ", ping-pong" : "") +
+         (schedule.pack_group > 1 ? ", groups of " + std::to_string(schedule.pack_group) + " heads" : "") +
          (schedule.cluster > 1 ? ", clusters of " + std::to_string(schedule.cluster) : "") +
          (schedule.order >= 0 ? ", order " + std::string(order_name(schedule)) : "");
 }

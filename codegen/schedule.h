@@ -20,11 +20,13 @@ struct Schedule {
   int stages = 0;                   // pairs of K and V tiles in shared memory at once; 1: K and V take turns
   bool query_in_registers = false;  // sm80: Q fragments are read once instead of once per K tile
   bool ping_pong = false;  // sm90: consumers take turns, products of one under the softmax of the other
+  int pack_group = 1;      // sm90: query heads of one KV head that share a tile of rows
   int cluster = 1;         // sm90: blocks that share their tiles of keys, each with its own tile of rows
   int order = -1;          // sm90, backward: of a block's products, a number of backward_orders(); -1: none
   bool operator==(const Schedule&) const = default;
 
   int threads() const { return 32 * warps; }
+  int positions() const { return block_m / pack_group; }  // of a tile: the query rows of one head
   int consumers() const { return block_m / 64; }  // sm90
 };
 

@@ -26,6 +26,9 @@ void set_query_in_registers(Schedule& schedule, int value) {
 void set_ping_pong(Schedule& schedule, int value) {
   schedule.ping_pong = value != 0;
 }
+void set_pack_group(Schedule& schedule, int value) {
+  schedule.pack_group = value;
+}
 void set_cluster(Schedule& schedule, int value) {
   schedule.cluster = value;
 }
@@ -54,6 +57,10 @@ const ScheduleAxis sm90_axes[] = {
     {"n", "keys of a tile", {32, 48, 64, 80, 96, 112, 128, 144, 160, 176, 192, 208, 224, 240, 256}, set_n},
     {"stages", "pairs of K and V tiles in shared memory", {1, 2, 3, 4, 5}, set_stages},
     {"ping_pong", "consumers take turns on the tensor cores", {0, 1}, set_ping_pong},
+    {"pack_group",
+     "query heads of one KV head in the rows of a tile",
+     {1, 2, 4, 8, 16, 32, 64},
+     set_pack_group},
     {"cluster", "blocks that share their tiles of keys", {1, 2}, set_cluster},
 };
 

@@ -69,7 +69,7 @@ struct BlockRequest {
   std::optional<Family> family;
   std::optional<int> m, n, stages, warps;
   std::optional<bool> query_in_registers, ping_pong;
-  std::optional<int> cluster;
+  std::optional<int> pack_group, cluster;
   std::optional<std::string> order;  // sm90, backward: a name of backward_orders()
   bool operator==(const BlockRequest&) const = default;
 };

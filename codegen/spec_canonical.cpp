@@ -78,6 +78,7 @@ std::string canonical_form(const BlockRequest& blocks) {
   if (blocks.warps) add("warps", fmt::format("{}", *blocks.warps));
   if (blocks.query_in_registers) add("query_in_registers", *blocks.query_in_registers ? "true" : "false");
   if (blocks.ping_pong) add("ping_pong", *blocks.ping_pong ? "true" : "false");
+  if (blocks.pack_group) add("pack_group", fmt::format("{}", *blocks.pack_group));
   if (blocks.cluster) add("cluster", fmt::format("{}", *blocks.cluster));
   if (blocks.order) add("order", *blocks.order);
   return "{" + fields + "}";

@@ -359,6 +359,8 @@ class SpecReader {
         blocks.family = read_word<Family>(entry.value, "blocks.family", {Family::sm80, Family::sm90});
       } else if (entry.key == "ping_pong") {
         blocks.ping_pong = read_flag(entry.value, "blocks.ping_pong");
+      } else if (entry.key == "pack_group") {
+        blocks.pack_group = read_integer(entry.value, block_pack_group_rule);
       } else if (entry.key == "cluster") {
         blocks.cluster = read_integer(entry.value, block_cluster_rule);
       } else if (entry.key == "order") {

@@ -21,8 +21,8 @@ inline constexpr std::array<std::string_view, 2> head_dim_keys = {"qk", "v"};
 inline constexpr std::array<std::string_view, 3> dtype_keys = {"q", "kv", "out"};
 inline constexpr std::array<std::string_view, 3> mask_keys = {"window", "blocks", "with"};
 inline constexpr std::array<std::string_view, 2> mask_block_keys = {"m", "n"};
-inline constexpr std::array<std::string_view, 9> block_keys = {
-    "family", "m", "n", "stages", "warps", "query_in_registers", "ping_pong", "cluster", "order"};
+inline constexpr std::array<std::string_view, 10> block_keys = {
+    "family", "m", "n", "stages", "warps", "query_in_registers", "ping_pong", "pack_group", "cluster", "order"};
 
 /// A spec's element types; fp32 is for LSE alone.
 inline constexpr std::array<DataType, 4> spec_data_types = {DataType::fp16, DataType::bf16, DataType::e4m3,
@@ -41,6 +41,7 @@ inline constexpr IntegerRule block_m_rule{"blocks.m", 16, 512, 16};
 inline constexpr IntegerRule block_n_rule{"blocks.n", 8, 512, 8};
 inline constexpr IntegerRule block_stages_rule{"blocks.stages", 1, 16, 1};
 inline constexpr IntegerRule block_warps_rule{"blocks.warps", 1, 32, 1};
+inline constexpr IntegerRule block_pack_group_rule{"blocks.pack_group", 1, 64, 1};
 inline constexpr IntegerRule block_cluster_rule{"blocks.cluster", 1, 2, 1};
 inline constexpr IntegerRule mask_block_m_rule{"mask.blocks.m", 64, 4096, 64};
 inline constexpr IntegerRule mask_block_n_rule{"mask.blocks.n", 16, 4096, 16};

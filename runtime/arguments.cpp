@@ -341,7 +341,7 @@ PreparedLaunch prepare_launch(const AttentionSpec& spec, const Schedule& schedul
   set_block_list(arguments, launch.parameters);
   if (schedule.family == Family::sm90 && launch.plan.tiles > 0) {
     void* const stand_in = arguments.q.data;
-    launch.q_map = describe_tensor_map(spec, "q", arguments.q, 64, stand_in);
+    launch.q_map = describe_tensor_map(spec, "q", arguments.q, 64, stand_in, schedule.pack_group);
     launch.k_map = describe_tensor_map(spec, "k", arguments.k, schedule.block_n, stand_in);
     launch.v_map = describe_tensor_map(spec, "v", arguments.v, schedule.block_n, stand_in);
   }

@@ -24,8 +24,10 @@ TensorMap simulated_tensor_map(const TensorMapRequest& request) {
   for (int i = 0; i < 4; ++i) map.extents[i] = static_cast<int64_t>(request.sizes[i]);
   for (int i = 0; i < 3; ++i) map.strides[i] = static_cast<int64_t>(request.strides[i]);
   map.box[0] = TensorMapRequest::box_columns;
-  map.box[1] = static_cast<int32_t>(request.box_rows);
-  map.box[2] = map.box[3] = 1;
+  const bool folded = request.box_heads > 1;
+  map.box[1] = static_cast<int32_t>(folded ? request.box_heads : request.box_rows);
+  map.box[2] = static_cast<int32_t>(folded ? request.box_rows : 1);
+  map.box[3] = 1;
   TensorMap encoded;
   simulator::encode(map, &encoded);
   return encoded;

@@ -2,6 +2,7 @@
 
 #include <bit>
 #include <string>
+#include <utility>
 
 #include "codegen/error.h"
 #include "runtime/arguments.h"
@@ -10,15 +11,18 @@
 namespace tilewright {
 
 TensorMapRequest describe_tensor_map(const AttentionSpec& spec, const char* name, const TensorView& view,
-                                     int box_rows, void* stand_in) {
-  constexpr struct {
+                                     int box_rows, void* stand_in, int pack_group) {
+  struct Dimension {
     int in_view;
     const char* name;
-  } dimensions[] = {{3, "head_dim"}, {1, "sequence"}, {2, "head"}, {0, "batch"}};
+  };
+  Dimension dimensions[] = {{3, "head_dim"}, {1, "sequence"}, {2, "head"}, {0, "batch"}};
+  if (pack_group > 1) std::swap(dimensions[1], dimensions[2]);
   int64_t strides[4];
   effective_strides(spec, view, strides);
   TensorMapRequest request{.name = name, .data = view.data, .type = view.dtype};
-  request.box_rows = static_cast<uint32_t>(box_rows);
+  request.box_rows = static_cast<uint32_t>(box_rows / pack_group);
+  request.box_heads = static_cast<uint32_t>(pack_group);
   bool empty = false;
   for (int i = 0; i < 4; ++i) {
     request.sizes[i] = static_cast<uint64_t>(view.shape[dimensions[i].in_view]);
@@ -50,7 +54,9 @@ TensorMap encode_tensor_map(const TensorMapRequest& request) {
   CUtensorMap encoded;
   const cuuint64_t sizes[] = {request.sizes[0], request.sizes[1], request.sizes[2], request.sizes[3]};
   const cuuint64_t strides[] = {request.strides[0], request.strides[1], request.strides[2]};
-  const cuuint32_t box[] = {TensorMapRequest::box_columns, request.box_rows, 1, 1};
+  const bool folded = request.box_heads > 1;
+  const cuuint32_t box[] = {TensorMapRequest::box_columns, folded ? request.box_heads : request.box_rows,
+                            folded ? request.box_rows : 1, 1};
   const cuuint32_t steps[] = {1, 1, 1, 1};
   const CUresult result = driver().tensor_map_encode(
       &encoded,

@@ -74,6 +74,9 @@ TEST(Schedule, EachIllegalAxisOfHopperIsNamed) {
            {"{family: sm90, query_in_registers: true}", "sm80 family alone"},
            {"{family: sm90, stages: 8}", "bytes of shared memory"},
            {"{family: sm80, ping_pong: true}", "sm90 family alone"},
+           {"{family: sm80, pack_group: 2}", "sm90 family's forward pass alone"},
+           {"{family: sm90, pack_group: 2}",
+            "expected 1, the largest power of two up to 64 that divides gqa_ratio, 1"},
            {"{family: sm80, cluster: 2}", "sm90 family's forward pass alone"},
            {"{family: sm90, cluster: 2}", "72 columns or more of K and of V"}})
     EXPECT_NE(refusal(std::string("{head_dim: 64, blocks: ") + blocks + "}", "sm_90a").find(expected),
@@ -97,6 +100,31 @@ TEST(Schedule, HopperTakesItsOwnFamilyAndTheOtherWhenAskedTo) {
   EXPECT_EQ(choose_schedule(spec_of("{head_dim: 64, blocks: {m: 64, n: 64, warps: 4}}"), hopper).family,
             Family::sm80);
   EXPECT_EQ(choose_schedule(spec_of("head_dim: 64"), target_by_name("sm_100a")).family, Family::sm80);
+}
+
+TEST(Schedule, HeadsOfAGroupShareATile) {
+  const AttentionSpec spec =
+      spec_of("{head_dim: 128, gqa_ratio: 12, blocks: {m: 128, n: 64, pack_group: 4}}");
+  const Schedule schedule = choose_schedule(spec, target_by_name("sm_90a"));
+  EXPECT_EQ(schedule.pack_group, 4);
+  EXPECT_NE(describe(schedule).find("groups of 4 heads"), std::string::npos);
+  EXPECT_EQ(schedule_of(request_for(schedule)), schedule);
+  const LaunchShape shape = {.batch = 3, .heads = 24, .seqlen_q = 33, .seqlen_kv = 1};
+  EXPECT_EQ(plan_launch(spec, schedule, shape).m_tiles, 2) << "32 positions of 4 heads a tile";
+  EXPECT_EQ(plan_launch(spec, schedule, shape).tiles, 2 * 6 * 3);
+  for (const char* more : {"score: score - kv * 0.1", "mask: \"kv % 2 == 0\"", "alibi: true", "bias: true",
+                           "layout: packed", "mask: {blocks: {m: 128, n: 128}}", "pass: backward"})
+    EXPECT_NE(
+        refusal(std::string("{head_dim: 128, gqa_ratio: 4, blocks: {pack_group: 4}, ") + more + "}", "sm_90a")
+            .find("blocks.pack_group"),
+        std::string::npos)
+        << more;
+  EXPECT_NE(
+      refusal("{head_dim: 128, gqa_ratio: 4, blocks: {pack_group: 4, cluster: 2}}", "sm_90a").find("exclude"),
+      std::string::npos);
+  EXPECT_NE(
+      refusal("{head_dim: 128, gqa_ratio: 8, blocks: {pack_group: 4}}", "sm_90a").find("expected 1 or 8"),
+      std::string::npos);
 }
 
 TEST(Schedule, ClustersTakeTheirTilesTogether) {

@@ -117,7 +117,7 @@ TEST(CanonicalForm, EverySingleChangeGivesAnotherIdentity) {
       {"blocks: auto", "blocks: {m: 64}", "blocks: {m: 128}", "blocks: {n: 64}", "blocks: {stages: 1}",
        "blocks: {warps: 4}", "blocks: {query_in_registers: true}", "blocks: {query_in_registers: false}",
         "blocks: {family: sm80}", "blocks: {family: sm90}", "blocks: {ping_pong: true}", "blocks: {ping_pong: false}",
-        "blocks: {cluster: 1}", "blocks: {cluster: 2}"},
+        "blocks: {pack_group: 1}", "blocks: {pack_group: 4}", "blocks: {cluster: 1}", "blocks: {cluster: 2}"},
       {"softmax_scale: launch", "softmax_scale: 0.125", "softmax_scale: 0.12500000000000003"},
       {"softcap: 0", "softcap: 50", "softcap: 30"},
       {"lse: false", "lse: true"},
@@ -167,6 +167,7 @@ AttentionSpec random_spec(std::mt19937& generator) {
   if (coin()) spec.blocks.query_in_registers = coin();
   if (coin()) spec.blocks.family = coin() ? Family::sm80 : Family::sm90;
   if (coin()) spec.blocks.ping_pong = coin();
+  if (coin()) spec.blocks.pack_group = 1 + below(64);
   if (coin()) spec.blocks.cluster = 1 + coin();
   int scale = below(3);
   if (scale == 1) spec.softmax_scale = std::uniform_real_distribution<double>(1e-12, 4)(generator);

@@ -297,7 +297,7 @@ TEST(SpecParse, RefusesWrongTypes) {
        "2i + 1) or half (i with i + head_dim / 2)"},
       {"head_dim: 64\nblocks: atuo",
        "2:9: blocks: 'atuo' is not valid; expected auto, or a map with any of family, m, n, "
-       "stages, warps, query_in_registers, ping_pong, cluster, order; nearest: auto"},
+       "stages, warps, query_in_registers, ping_pong, pack_group, cluster, order; nearest: auto"},
       {"head_dim: 64\nsoftmax_scale: nan", "2:16: softmax_scale: 'nan' is not valid"},
       {"head_dim: 64\nsoftmax_scale: .inf", "2:16: softmax_scale: '.inf' is not valid"},
       {"head_dim: 64\nsoftcap: inf", "2:10: softcap: 'inf' is not valid"},

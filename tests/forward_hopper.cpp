@@ -21,7 +21,8 @@ TEST_P(ForwardHopper, MatchesReference) {
 INSTANTIATE_TEST_SUITE_P(Grid, ForwardHopper, testing::ValuesIn(test::attention_grid()),
                          [](const auto& info) { return info.param.name; });
 INSTANTIATE_TEST_SUITE_P(Own, ForwardHopper,
-                         testing::Values(test::hopper_schedules(), test::hopper_clusters()),
+                         testing::Values(test::hopper_schedules(), test::hopper_clusters(),
+                                         test::hopper_pack_groups()),
                          [](const auto& info) { return info.param.name; });
 
 }  // namespace

@@ -43,7 +43,9 @@ TEST_P(GpuForward, MatchesReference) {
 const auto group_name = [](const testing::TestParamInfo<test::GridGroup>& info) { return info.param.name; };
 INSTANTIATE_TEST_SUITE_P(Default, GpuForward, testing::ValuesIn(test::attention_grid()), group_name);
 INSTANTIATE_TEST_SUITE_P(Sm80, GpuForward, testing::ValuesIn(sm80_grid()), group_name);
-INSTANTIATE_TEST_SUITE_P(Sm90, GpuForward, testing::Values(test::hopper_schedules(), test::hopper_clusters()),
+INSTANTIATE_TEST_SUITE_P(Sm90, GpuForward,
+                         testing::Values(test::hopper_schedules(), test::hopper_clusters(),
+                                         test::hopper_pack_groups()),
                          group_name);
 
 TEST(GpuForwardLarge, ManyTilesAndBatches) {

@@ -108,6 +108,22 @@ class HopperLaunch : public testing::Test {
   const Schedule schedule_{.family = Family::sm90, .block_m = 128, .block_n = 96, .warps = 12, .stages = 2};
 };
 
+TEST_F(HopperLaunch, FoldedHeadsAreTheSecondDimension) {
+  Schedule schedule = schedule_;
+  schedule.pack_group = 2;
+  const PreparedLaunch launch = prepare_launch(spec_, schedule, arguments_);
+  const TensorMapRequest& q = launch.q_map;
+  EXPECT_EQ(std::vector<uint64_t>(q.sizes, q.sizes + 4), (std::vector<uint64_t>{64, 4, 200, 2}));
+  EXPECT_EQ(std::vector<uint64_t>(q.strides, q.strides + 3), (std::vector<uint64_t>{128, 512, 102400}));
+  EXPECT_EQ(q.box_heads, 2u);
+  EXPECT_EQ(q.box_rows, 32u);
+  EXPECT_EQ(launch.k_map.box_heads, 1u);
+  EXPECT_EQ(launch.k_map.sizes[1], 30u);
+  EXPECT_EQ(launch.plan.m_tiles, 4) << "64 positions a tile";
+  EXPECT_EQ(launch.plan.tiles, 4 * 2 * 2);
+  EXPECT_EQ(launch.parameters.heads, 4);
+}
+
 TEST_F(HopperLaunch, HasAMapOfEachInput) {
   const PreparedLaunch launch = prepare_launch(spec_, schedule_, arguments_);
   EXPECT_EQ(launch.q_map.data, memory);

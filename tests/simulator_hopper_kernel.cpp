@@ -40,6 +40,11 @@ const HopperCase pair_with_turns = {
     "{head_dim: 80, gqa_ratio: 2, blocks: {m: 128, n: 48, stages: 1, ping_pong: true, cluster: 2}}", 1, 200,
     150, 0};
 
+// Four heads in the rows of a tile, at positions with different masks and beyond the last.
+const HopperCase folded = {
+    "{head_dim: 64, gqa_ratio: 4, mask: causal, blocks: {m: 128, n: 32, stages: 2, pack_group: 4}}", 2, 75,
+    90};
+
 // --- as they are
 
 void expect_right(HopperProblem& problem, const std::string& text, uint64_t seed, int os_threads = 1) {
@@ -53,7 +58,7 @@ void expect_right(HopperProblem& problem, const std::string& text, uint64_t seed
 
 TEST(HopperKernel, EverySeedGivesTheRightAnswer) {
   for (const HopperCase& test :
-       {ping_pong, plain, one_consumer, three_consumers, block_a_tile, pair, pair_with_turns}) {
+       {ping_pong, plain, one_consumer, three_consumers, block_a_tile, pair, pair_with_turns, folded}) {
     HopperProblem problem(test);
     for (uint64_t seed = 0; seed < 6; ++seed) expect_right(problem, problem.source().text, seed);
   }
@@ -199,6 +204,14 @@ INSTANTIATE_TEST_SUITE_P(
                "if (false)", " lacks "},
         Defect{"does_not_wait_for_the_other_block", pair,
                "barrier_wait(layout.value_empty(place.stage), place.parity ^ 1);", "", ""},
+        Defect{"heads_of_a_group_confused", folded, "half * 8) % pack_group", "half * 8) / 2 % pack_group",
+               ""},
+        Defect{"mask_of_another_position", folded, "if (grouped) row_in_tile /= pack_group;", "", ""},
+        Defect{"mask_of_the_lower_rows", folded, "if (grouped) further /= pack_group;", "", ""},
+        Defect{"stores_the_lower_rows_elsewhere", folded, "half * (8 / pack_group)", "half * 8", ""},
+        Defect{"second_consumer_has_the_first_rows", folded, "consumer * (block_m / consumers)", "0", ""},
+        Defect{"group_of_the_first_heads_alone", folded, "(group - tile.batch * groups_a_batch) * pack_group",
+               "0", ""},
         Defect{"both_compute_the_same_rows", pair, " + cluster_rank() * block_m", "", ""},
         Defect{"clusters_share_no_tiles", pair, "grid_blocks() / cluster", "1", ""}),
     [](const auto& defect) { return defect.param.name; });

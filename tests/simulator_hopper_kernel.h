@@ -104,7 +104,9 @@ class HopperProblem {
     simulator::SimulatedTensorMap map{.base = request.data, .element_bytes = 2};
     for (int i = 0; i < 4; ++i) map.extents[i] = static_cast<int64_t>(request.sizes[i]);
     for (int i = 0; i < 3; ++i) map.strides[i] = static_cast<int64_t>(request.strides[i]);
-    const int box[4] = {64, static_cast<int>(request.box_rows), 1, 1};
+    const bool folded = request.box_heads > 1;
+    const int rows = static_cast<int>(request.box_rows), heads = static_cast<int>(request.box_heads);
+    const int box[4] = {64, folded ? heads : rows, folded ? rows : 1, 1};
     std::copy(box, box + 4, map.box);
     TensorMap encoded;
     simulator::encode(map, &encoded);

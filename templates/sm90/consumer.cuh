@@ -97,7 +97,8 @@ __device__ __forceinline__ void consume(const HopperForwardParameters& p, const 
   Consumer me = {group, 0, warpgroup_descriptor(layout.key(0), 16),
                  warpgroup_descriptor(layout.value(0), panel_bytes)};
   const int thread = thread_index() % 128;
-  const int row_in_tile = group * group_rows + thread / 32 * 16 + thread % 32 / 4;
+  int row_in_tile = group * group_rows + thread / 32 * 16 + thread % 32 / 4;
+  if (grouped) row_in_tile /= pack_group;
   const float scale_log2 = with_changed_scores ? log2_e : p.forward.scale_log2;
   if (ping_pong && group == consumers - 1) named_barrier_arrive<256>(1);  // the first turn is group 0's
   RingPlace place = {0, 0};

@@ -20,16 +20,18 @@ __device__ __forceinline__ void store_output(const ForwardParameters& p, float (
     sum += shuffle_xor(sum, 2);
     const bool sees_no_key = sum == 0.0f;
     float factor = sees_no_key ? 0.0f : reciprocal_approximate(sum);
+    if (grouped && with_sinks) sink = sink_of(p, grouped_head(tile, half));
     if (with_sinks) factor = join_sink(sink, -state.offset[half], sum, log_sum);
-    const int my_row = row + half * 8;
+    int my_row = row + half * 8, my_head = tile.head;
+    if (grouped) my_row = row + half * (8 / pack_group), my_head = grouped_head(tile, half);
     const bool live = my_row < sequence.queries;
     if (with_lse && live && quarter == 0 && p.lse) {
       float logarithm = sees_no_key ? minus_infinity : log_sum_exp(state, half, sum);
       if (with_sinks) logarithm = log_sum;
-      const long long head = (long long)tile.slice() * p.heads + tile.head;
+      const long long head = (long long)tile.slice() * p.heads + my_head;
       global_store_float(p.lse + head * p.seqlen_q + tile.first_query + my_row, logarithm);
     }
-    u16* to = (u16*)p.out.data + tile.slice() * p.out.batch_stride + tile.head * p.out.head_stride +
+    u16* to = (u16*)p.out.data + tile.slice() * p.out.batch_stride + my_head * p.out.head_stride +
               (tile.first_query + my_row) * p.out.row_stride + quarter * 8;
 #pragma unroll
     for (int group = 0; group < (head_dim_v + 31) / 32; ++group) {

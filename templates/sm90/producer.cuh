@@ -4,11 +4,13 @@
 __device__ __forceinline__ void load_query(const HopperForwardParameters& p, const Layout& layout, int slot,
                                            int group, const Tile& tile) {
   barrier_arrive_expecting(layout.query_full(slot, group), query_bytes);
+  if (grouped) load_grouped_query(p, layout, slot, group, tile);
+  if (!grouped)
 #pragma unroll
-  for (int panel = 0; panel < panels_qk; ++panel)
-    tensor_load(layout.query(slot, group) + panel * query_panel_bytes, &p.q_map,
-                layout.query_full(slot, group), panel * 64, tile.first_query + tile.row + group * group_rows,
-                tile.head, tile.slice());
+    for (int panel = 0; panel < panels_qk; ++panel)
+      tensor_load(layout.query(slot, group) + panel * query_panel_bytes, &p.q_map,
+                  layout.query_full(slot, group), panel * 64,
+                  tile.first_query + tile.row + group * group_rows, tile.head, tile.slice());
 }
 
 __device__ __forceinline__ void load_keys(const HopperForwardParameters& p, const Layout& layout,

@@ -34,10 +34,12 @@ __device__ __forceinline__ void mask_scores(float (&scores)[block_n / 2], const 
   const int column = thread_index() % 4 * 2;
   const KeyLimits limits = key_limits(sequence, row, key + column);
   const int keys_left = sequence.keys - key - column;
+  int further = 8;  // the lower row sees so many keys more
+  if (grouped) further /= pack_group;
   if (!limited_left || sides.right) {
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
-      const int high = limited_right ? minimum(limits.high + half * 8, keys_left) : keys_left;
+      const int high = limited_right ? minimum(limits.high + half * further, keys_left) : keys_left;
 #pragma unroll
       for (int i = 0; i < block_n / 8; ++i)
 #pragma unroll
@@ -52,7 +54,7 @@ __device__ __forceinline__ void mask_scores(float (&scores)[block_n / 2], const 
       for (int i = 0; i < block_n / 8; ++i)
 #pragma unroll
         for (int e = 0; e < 2; ++e)
-          if (i * 8 + e < limits.low + half * 8) scores[4 * i + 2 * half + e] = minus_infinity;
+          if (i * 8 + e < limits.low + half * further) scores[4 * i + 2 * half + e] = minus_infinity;
   }
 }
 

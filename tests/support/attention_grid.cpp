@@ -219,6 +219,29 @@ GridGroup hopper_clusters() {
   return group;
 }
 
+// Heads folded into rows: few queries and more than a tile, all masks, what else tells heads apart.
+GridGroup hopper_pack_groups() {
+  GridGroup group{"HopperPackGroups", {}};
+  int i = 0;
+  for (auto [ratio, folded] : {std::pair(2, 2), std::pair(4, 4), std::pair(8, 8), std::pair(12, 4),
+                               std::pair(16, 16), std::pair(64, 64)})
+    for (const char* mask : masks) {
+      const int lengths[] = {1, 5, 17, 70, 3};
+      group.cases.push_back({.spec = "{head_dim: " + std::to_string(i % 3 == 1 ? 72 : 64) +
+                                     ", lse: true, gqa_ratio: " + std::to_string(ratio) + ", mask: " + mask +
+                                     (i % 2 ? ", sinks: true" : "") + (i % 4 == 1 ? ", layout: bhsd" : "") +
+                                     (i % 5 == 2 ? ", softcap: 20" : "") + ", blocks: {family: sm90, m: " +
+                                     (i % 2 ? "64" : "128, ping_pong: true") +
+                                     ", n: 32, stages: 2, pack_group: " + std::to_string(folded) + "}}",
+                             .batch = ratio > 16 ? 1 : 2,
+                             .heads_kv = 1 + i % 2,
+                             .seqlen_q = lengths[i % 5],
+                             .seqlen_kv = i % 7 == 3 ? 1 : 101});
+      ++i;
+    }
+  return group;
+}
+
 std::vector<GridGroup> attention_grid() {
   return {head_dims(), lengths(), ratios(), scores(), expressions(), layouts(), schedules(), offsets()};
 }

@@ -15,6 +15,7 @@ std::vector<GridGroup> attention_grid();
 /// Schedules of the sm90 family, which only a target with wgmma runs.
 GridGroup hopper_schedules();
 GridGroup hopper_clusters();
+GridGroup hopper_pack_groups();
 
 inline void PrintTo(const GridGroup& group, std::ostream* out) {
   *out << group.name;
