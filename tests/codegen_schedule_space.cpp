@@ -60,7 +60,7 @@ TEST(ScheduleSpace, ReasonsAreCountedByClass) {
 TEST(ScheduleSpace, BlocksSayTheWholeSchedule) {
   for (auto [target, text] :
        {std::pair("sm_80", "head_dim: 64"), std::pair("sm_90a", "head_dim: 64"),
-        std::pair("sm_90a", "head_dim: 256"), std::pair("sm_90a", "{head_dim: 64, gqa_ratio: 6}")})
+        std::pair("sm_90a", "head_dim: 256"), std::pair("sm_90a", "head_dim: 64, gqa_ratio: 6")})
     for (const Schedule& schedule : schedule_space(spec_of(text), target_by_name(target)).legal) {
       EXPECT_EQ(schedule_of(request_for(schedule)), schedule) << describe(schedule);
       AttentionSpec spec = spec_of(text);

@@ -225,7 +225,7 @@ GridGroup hopper_pack_groups() {
   int i = 0;
   for (auto [ratio, folded] : {std::pair(2, 2), std::pair(4, 4), std::pair(8, 8), std::pair(12, 4),
                                std::pair(16, 16), std::pair(64, 64)})
-    for (const char* mask : masks) {
+    for (const std::string& mask : masks) {
       const int lengths[] = {1, 5, 17, 70, 3};
       group.cases.push_back({.spec = "{head_dim: " + std::to_string(i % 3 == 1 ? 72 : 64) +
                                      ", lse: true, gqa_ratio: " + std::to_string(ratio) + ", mask: " + mask +
