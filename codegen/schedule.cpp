@@ -47,7 +47,7 @@ bool has_narrow_window(const AttentionSpec& spec) {
 }
 
 bool tiny_blocks(const AttentionSpec& spec, const Target& target, const ShapeBucket& bucket) {
-  return target.wgmma && bucket.name == shape_buckets().front().name && has_narrow_window(spec) &&
+  return target.wgmma && (bucket.name == "few" || bucket.name == "rows") && has_narrow_window(spec) &&
          spec.blocks == BlockRequest{} && !spec.mask.blocks && spec.layout != Layout::packed &&
          std::max(spec.head_dim.qk, spec.head_dim.v) <= 64;
 }

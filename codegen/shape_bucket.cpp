@@ -11,7 +11,9 @@ namespace {
 
 // 128 tiles: an H200 has 132 multiprocessors, an A100 108. 2048 queries: below, tiles of 192 rows instead of
 // 128 lose up to 12 % to the rows beyond the last query.
+// 64 queries: below, a tile of 64 rows that holds the heads of a group is up to 4.6 times as fast on an H200.
 constexpr ShapeBucket buckets[] = {
+    {"rows", "at most 64 queries: few rows of each head", INT64_MAX, 64},
     {"few", "at most 128 tiles of 128 query rows over all heads and batches: less than a GPU holds", 128,
      INT64_MAX},
     {"short", "at most 2048 queries", INT64_MAX, 2048},

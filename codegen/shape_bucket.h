@@ -19,7 +19,7 @@ struct LaunchShape {
 
 /// A launch belongs to the first bucket whose limits it keeps; the last bucket has none.
 struct ShapeBucket {
-  std::string_view name;     // "few", "short", "long": what tuning records write
+  std::string_view name;     // "rows", "few", "short", "long": what tuning records write
   std::string_view meaning;  // for people
   int64_t most_tiles;        // batch * heads * tiles of 128 query rows
   int64_t most_queries;      // seqlen_q

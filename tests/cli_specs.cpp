@@ -199,7 +199,7 @@ TEST_F(Specs, ExplainSaysWhichVariantALaunchRuns) {
   EXPECT_EQ(lengthy["bucket"], "long");
   EXPECT_EQ(lengthy["schedule"]["m"], 192);
   Result text = tilewright({"explain", "spec.yaml", "--target", "sm_90a", "--no-compile", "--seqlen-q", "9"});
-  EXPECT_TRUE(contains(text.out, "few (at most 128 tiles")) << text.out;
+  EXPECT_TRUE(contains(text.out, "rows (at most 64 queries")) << text.out;
   EXPECT_TRUE(contains(text.out, "long: sm90, m 192")) << text.out;
   const std::vector<std::string> emit = {"emit", "spec.yaml", "--target", "sm_90a"};
   EXPECT_TRUE(contains(tilewright(emit).out, "block_m = 192;"));

@@ -15,7 +15,9 @@ AttentionSpec spec_of(const std::string& yaml) {
 
 TEST(ShapeBucket, TheFirstWhoseLimitsAreKept) {
   const auto bucket = [](LaunchShape shape) { return std::string(bucket_of(shape).name); };
-  EXPECT_EQ(bucket({}), "few");
+  EXPECT_EQ(bucket({}), "rows");
+  EXPECT_EQ(bucket({.batch = 999, .heads = 32, .seqlen_q = 64, .seqlen_kv = 1}), "rows");
+  EXPECT_EQ(bucket({.batch = 1, .heads = 1, .seqlen_q = 65, .seqlen_kv = 1}), "few");
   EXPECT_EQ(bucket({.batch = 1, .heads = 1, .seqlen_q = 128 * 128, .seqlen_kv = 1}), "few");
   EXPECT_EQ(bucket({.batch = 1, .heads = 1, .seqlen_q = 128 * 128 + 1, .seqlen_kv = 1}), "long");
   EXPECT_EQ(bucket({.batch = 4, .heads = 32, .seqlen_q = 128, .seqlen_kv = 1}), "few");
@@ -37,7 +39,7 @@ TEST(ShapeBucket, ByName) {
     FAIL();
   } catch (const Error& error) {
     EXPECT_STREQ(error.what(),
-                 "unknown shape bucket \"shrot\"; expected one of few short long; nearest: short");
+                 "unknown shape bucket \"shrot\"; expected one of rows few short long; nearest: short");
   }
 }
 
@@ -55,6 +57,20 @@ TEST(BucketSchedules, DependOnTheLaunchWhereThatWasMeasuredToWin) {
   EXPECT_EQ(schedules.distinct(), (std::vector{schedules.at(brief), schedules.at(lengthy)}));
   EXPECT_NE(schedule_reason(causal, schedules.at(brief), hopper),
             schedule_reason(causal, schedules.at(lengthy), hopper));
+}
+
+TEST(BucketSchedules, FewQueriesOfAGroupShareATile) {
+  const Target& hopper = target_by_name("sm_90a");
+  const LaunchShape one{.batch = 8, .heads = 64, .seqlen_q = 1, .seqlen_kv = 8192};
+  const AttentionSpec grouped = spec_of("{head_dim: 128, gqa_ratio: 12, mask: causal}");
+  EXPECT_EQ(schedule_for(grouped, hopper, one).pack_group, 4);
+  EXPECT_EQ(schedule_for(grouped, hopper, one).block_m, 64);
+  EXPECT_EQ(choose_schedule(grouped, hopper).pack_group, 1);
+  for (const char* apart :
+       {"{head_dim: 128, mask: causal}", "{head_dim: 128, gqa_ratio: 7}",
+        "{head_dim: 128, gqa_ratio: 4, alibi: true}", "{head_dim: 128, gqa_ratio: 4, layout: packed}"})
+    EXPECT_EQ(schedule_for(spec_of(apart), hopper, one).pack_group, 1) << apart;
+  EXPECT_EQ(schedule_for(grouped, target_by_name("sm_80"), one).pack_group, 1);
 }
 
 TEST(BucketSchedules, BlocksByHandHoldForEveryLaunch) {

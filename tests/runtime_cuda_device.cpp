@@ -262,7 +262,7 @@ TEST_F(HopperDeviceTest, EveryLaunchRunsTheVariantOfItsShape) {
         kernel->variant_for({.batch = 2, .heads = 9, .seqlen_q = 1024, .seqlen_kv = 1024}).schedule.warps,
         12);
     EXPECT_EQ(kernel->schedule().warps, 16);
-    EXPECT_EQ(kernel->variants()[0].buckets, (std::vector<std::string_view>{"few", "short"}));
+    EXPECT_EQ(kernel->variants()[0].buckets, (std::vector<std::string_view>{"rows", "few", "short"}));
     EXPECT_EQ(kernel->variants()[1].buckets, (std::vector<std::string_view>{"long"}));
   });
 }
