@@ -10,6 +10,7 @@
 
 #include "cli/choices.h"
 #include "cli/command.h"
+#include "cli/dropout_options.h"
 #include "cli/expression_inputs.h"
 #include "cli/failure.h"
 #include "cli/integer_array.h"
@@ -33,6 +34,7 @@ struct Options {
   uint64_t simulator_seed = 0;
   uint64_t seed = 1;
   std::optional<double> softmax_scale;
+  DropoutOptions dropout;
   ExpressionOptions expressions;
   std::vector<int64_t> lengths_q, lengths_kv;  // layout packed: of each sequence
   std::string q, k, v, out, lse, expect;
@@ -259,6 +261,7 @@ Outcome run(Options options) {
   }
   ExpressionInputs expressions(runtime, spec, shape, options.expressions, 3 * options.seed + 4);
   expressions.give(arguments, host);
+  arguments.dropout = host.dropout = options.dropout.of(spec);
   if (spec.softmax_scale_at_launch) {
     arguments.softmax_scale = host.softmax_scale =
         options.softmax_scale.value_or(1 / std::sqrt(spec.head_dim.qk));
@@ -299,6 +302,7 @@ int both_passes(const Options& options, const AttentionSpec& spec) {
                        .seed = options.seed,
                        .softmax_scale = options.softmax_scale,
                        .expressions = options.expressions,
+                       .dropout = options.dropout.of(spec),
                        .check = options.check,
                        .json = options.json},
                       runtime);
@@ -400,6 +404,7 @@ void add_options(CLI::App& app, Options& options) {
       ->check(CLI::NonNegativeNumber);
   app.add_option("--seed", options.seed, "Of the random inputs (default 1)")->check(CLI::NonNegativeNumber);
   app.add_option("--softmax-scale", options.softmax_scale, "For specs with `softmax_scale: launch`");
+  options.dropout.add_to(app);
   options.expressions.add_to(app);
   app.add_option("--lengths-q", options.lengths_q, "Layout packed: queries of each sequence, as in 12,30,7")
       ->delimiter(',');

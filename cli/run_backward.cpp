@@ -112,6 +112,7 @@ Outcome run(const BackwardRun& options, Runtime& runtime) {
   expressions.give(forward_arguments, host_forward);
   arguments.scalars = host.scalars = forward_arguments.scalars;
   arguments.tensors = forward_arguments.tensors, host.tensors = host_forward.tensors;
+  forward_arguments.dropout = arguments.dropout = host.dropout = options.dropout;
   forward_kernel->launch(nullptr, forward_arguments);
   outcome.kernel->launch_backward(nullptr, arguments);
   runtime.synchronize();

@@ -17,6 +17,7 @@ struct BackwardRun {
   uint64_t seed = 1;  // of the random inputs
   std::optional<double> softmax_scale;
   ExpressionOptions expressions;
+  std::optional<Dropout> dropout;
   bool check = true;
   bool json = false;
 };

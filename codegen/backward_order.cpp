@@ -50,7 +50,7 @@ std::string bare(std::string step) {
 // Statements in the order of some steps, with the waits that they need.
 class Statements {
  public:
-  explicit Statements(const BackwardOrder& order) : order_(order) {}
+  Statements(const BackwardOrder& order, bool dropout) : order_(order), dropout_(dropout) {}
 
   void add(const std::string& step) {
     const std::string absent = absent_when(step);
@@ -163,14 +163,17 @@ class Statements {
     if (word == "pass") return "pass_turn(me);\n";
     if (word == "P")
       return (order_.splits_columns || step[0] == '+' || !has_prefix(order_, '+') ? wait_scores(step) : "") +
+             (dropout_
+                  ? "find_dropped(dropped, p.backward.forward.dropout, block.head, " + at.row + ", key);\n"
+                  : "") +
              "find_probabilities(p, me, scores, probabilities, block.head, " + at.masked + ", " + at.row +
              ", key,\n                   me.lse + " + at.stage + " * row_terms_bytes);\n";
     if (word == "dS")
-      return wait_for(std::string(step).replace(step.size() - 2, 2, "dP")) +
-             "settle(dp);\ncompute_ds(ds, scores, dp, me.lse + row_terms_after_lse + " + at.stage +
-             " * row_terms_bytes);\n" +
-             (order_.splits_columns ? "pack_transposed(probabilities, scores);\n" : pack()) +
-             "barrier_wait(layout.ds_empty(" + at.buffer + "), " + at.use + " ^ 1);\n" +
+      return wait_for(std::string(step).replace(step.size() - 2, 2, "dP")) + "settle(dp);\n" +
+             (dropout_ ? "drop_gradients(dp, dropped, p.backward.forward.dropout.factor);\n" : "") +
+             "compute_ds(ds, scores, dp, me.lse + row_terms_after_lse + " + at.stage +
+             " * row_terms_bytes);\n" + pack() + "barrier_wait(layout.ds_empty(" + at.buffer + "), " +
+             at.use + " ^ 1);\n" +
              (order_.splits_columns
                   ? "store_columns(me.ds_store + " + at.buffer + " * ds_bytes, probabilities, ds);\n"
                   : "store_ds(me.ds_store + " + at.buffer + " * ds_bytes, ds);\n") +
@@ -183,7 +186,9 @@ class Statements {
   }
 
   std::string pack() {
-    return std::exchange(packed_, true) ? "" : "pack_transposed(probabilities, scores);\n";
+    if (std::exchange(packed_, true)) return "";
+    return std::string("pack_transposed(probabilities, scores);\n") +
+           (dropout_ ? "drop_packed(probabilities, dropped);\n" : "");
   }
 
   std::string by_keys(const std::string& step, const std::string& word, const Names& at) {
@@ -233,6 +238,7 @@ class Statements {
   }
 
   const BackwardOrder& order_;
+  bool dropout_;
   std::string text_;
   std::vector<std::string> issued_;
   size_t finished_[2][2] = {};  // of them, by [first][last]
@@ -250,12 +256,14 @@ constexpr const char* this_block =
     "me.first_row;\n"
     "  const bool masked = block.m < rows.full_begin || block.m >= rows.full_end;\n";
 
-constexpr const char* pieces =
-    "  float dp[score_rows / 2];\n  u32 probabilities[score_rows / 4], ds[score_rows / 4];\n";
+std::string pieces(bool dropout) {
+  return std::string("  float dp[score_rows / 2];\n  u32 probabilities[score_rows / 4], ds[score_rows / 4]") +
+         (dropout ? ", dropped[dropped_words];\n" : ";\n");
+}
 
 // What a tile's first block finds done: the steps that speak of the next block.
-std::string begin_blocks(const BackwardOrder& order) {
-  Statements statements(order);
+std::string begin_blocks(const BackwardOrder& order, bool dropout) {
+  Statements statements(order, dropout);
   for (const std::string& step : words(order.steps))
     if (step[0] == '+') statements.add(step.substr(1));
   std::string body = statements.text();
@@ -264,11 +272,11 @@ std::string begin_blocks(const BackwardOrder& order) {
   return std::string("/// Before a tile's first block: what a block does for the one behind it.\n") +
          "__device__ __forceinline__ void begin_blocks(\n    " + block_parameters +
          ", float (&scores)[score_rows / 2]) {\n" + (body.empty() ? "" : this_block) +
-         (arithmetic ? pieces : "") + body + "}\n\n";
+         (arithmetic ? pieces(dropout) : "") + body + "}\n\n";
 }
 
-std::string differentiate_block(const BackwardOrder& order) {
-  Statements statements(order);
+std::string differentiate_block(const BackwardOrder& order, bool dropout) {
+  Statements statements(order, dropout);
   for (const std::string& step : words(order.steps)) statements.add(step);
   return "/// A block of query rows, in the order \"" + std::string(order.steps) +
          "\".\ntemplate <bool first, bool last>\n__device__ __forceinline__ void differentiate_block(\n    " +
@@ -277,8 +285,8 @@ std::string differentiate_block(const BackwardOrder& order) {
          "float (&dv)[dv_columns / 2]) {\n" +
          this_block +
          (has_prefix(order, '-') ? "  const int last_use = (block.count + 1) / 2 % 2 ^ 1;\n" : "") +
-         (order.splits_columns ? "  const int head = block.head;\n" : "") + pieces + statements.finish() +
-         "}\n\n";
+         (order.splits_columns ? "  const int head = block.head;\n" : "") + pieces(dropout) +
+         statements.finish() + "}\n\n";
 }
 
 // The steps that speak of the block before it, for a tile's last block.
@@ -339,8 +347,8 @@ bool last_block_differs(const BackwardOrder& order) {
   return has_prefix(order, '+');
 }
 
-std::string backward_loop(const BackwardOrder& order) {
-  return begin_blocks(order) + differentiate_block(order) + end_blocks(order);
+std::string backward_loop(const BackwardOrder& order, bool dropout) {
+  return begin_blocks(order, dropout) + differentiate_block(order, dropout) + end_blocks(order);
 }
 
 }  // namespace tilewright

@@ -30,12 +30,13 @@ std::vector<Schedule> preferred(const AttentionSpec& spec, const Target& target,
 }
 
 // What the spec's own `blocks` leave open comes from `base`.
-Schedule merged(const BlockRequest& blocks, Schedule base) {
+Schedule merged(const BlockRequest& blocks, Schedule base, const AttentionSpec& spec = {}) {
   base.block_m = blocks.m.value_or(base.block_m);
   base.block_n = blocks.n.value_or(base.block_n);
   base.stages = blocks.stages.value_or(base.stages);
   const bool has_order = base.order >= 0 || blocks.order;  // sm90, backward
-  if (has_order) base.order = blocks.order ? order_number(*blocks.order) : sm90_backward::default_order(base);
+  if (has_order)
+    base.order = blocks.order ? order_number(*blocks.order) : sm90_backward::default_order(spec, base);
   if (base.family == Family::sm90) base.warps = has_order ? sm90_backward::warps : 4 * (base.consumers() + 1);
   base.warps = blocks.warps.value_or(base.warps);
   base.query_in_registers = blocks.query_in_registers.value_or(base.query_in_registers);
@@ -66,7 +67,7 @@ Schedule nearest_legal(const AttentionSpec& spec, const Schedule& wanted, const 
             Schedule candidate{wanted.family, m, n, warps, stages, !hopper && flag, hopper && flag};
             if (backward_hopper) {
               candidate.warps = sm90_backward::warps;
-              candidate.order = sm90_backward::default_order(candidate);
+              candidate.order = sm90_backward::default_order(spec, candidate);
             }
             if (!illegal_because(spec, candidate, target).empty()) continue;
             const int distance = 4 * halvings(m, wanted.block_m) + 4 * halvings(n, wanted.block_n) +
@@ -85,10 +86,10 @@ Schedule choose_schedule(const AttentionSpec& spec, const Target& target, const 
                 "no kernel for this spec on " + std::string(target.name) + ": " + joined(reasons));
   const std::vector<Schedule> candidates = preferred(spec, target, bucket);
   for (const Schedule& candidate : candidates) {
-    const Schedule schedule = merged(spec.blocks, candidate);
+    const Schedule schedule = merged(spec.blocks, candidate, spec);
     if (illegal_because(spec, schedule, target).empty()) return schedule;
   }
-  const Schedule wanted = merged(spec.blocks, candidates.front());
+  const Schedule wanted = merged(spec.blocks, candidates.front(), spec);
   const Schedule nearest = nearest_legal(spec, wanted, target);
   throw Error(ErrorKind::spec, "the schedule " + describe(wanted) + " does not fit " +
                                    std::string(target.name) + ": " +

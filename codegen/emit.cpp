@@ -84,6 +84,7 @@ std::string configuration(const AttentionSpec& spec, const KernelExpressions& ex
   constants.add("float", "softcap", number(spec.softcap));
   constants.add_bool("with_lse", spec.lse);
   constants.add_bool("with_sinks", spec.sinks);
+  constants.add_bool("with_dropout", spec.dropout);
   constants.add_bool("packed_layout", spec.layout == Layout::packed);
   if (spec.pass == Pass::backward) {
     add_backward_constants(constants, spec, expressions, schedule, target);
@@ -277,7 +278,7 @@ Source emit(const AttentionSpec& spec, const Schedule& schedule, const Target& t
     add_file(spec.mask.blocks                        ? "walk_list.cuh"
              : expressions.walk == KeyWalkKind::scan ? "walk_scan.cuh"
                                                      : "walk_range.cuh");
-    add_file("quad.cuh");
+    for (const char* file : {"quad.cuh", "dropout_numbers.cuh", "dropout.cuh"}) add_file(file);
     if (schedule.family == Family::sm90) {
       for (const char* file :
            {spec.sinks ? "sinks.cuh" : "", "sm90/ring.cuh", "sm90/layout.cuh", packed ? "packed.cuh" : "",
@@ -286,13 +287,13 @@ Source emit(const AttentionSpec& spec, const Schedule& schedule, const Target& t
                                       : "sm90/place.cuh",
             packed ? "sm90/last_values.cuh" : "", schedule.cluster > 1 ? "sm90/together.cuh" : "",
             "sm90/tiles.cuh", "sm90/producer.cuh", "sm90/expressions.cuh", "sm90/softmax.cuh",
-            "sm90/output.cuh", "sm90/consumer.cuh", "sm90/forward.cuh"})
+            "sm90/dropout.cuh", "sm90/output.cuh", "sm90/consumer.cuh", "sm90/forward.cuh"})
         add_file(file);
     } else {
       for (const char* file :
            {spec.sinks ? "sinks.cuh" : "", "sm80/tile.cuh", packed ? "packed.cuh" : "",
             packed ? "sm80/place_packed.cuh" : "sm80/place.cuh", "sm80/scores.cuh", "sm80/expressions.cuh",
-            "sm80/softmax.cuh", "sm80/output.cuh", "sm80/forward.cuh"})
+            "sm80/softmax.cuh", "sm80/dropout.cuh", "sm80/output.cuh", "sm80/forward.cuh"})
         add_file(file);
     }
   };

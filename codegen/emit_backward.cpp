@@ -78,16 +78,18 @@ std::vector<std::string_view> backward_files(Family family, const KernelExpressi
     add({"visible_rule.cuh", "backward_ranges.cuh"});
   else if (!hopper)
     add({"visible_window.cuh", "walk_range.cuh", "backward_visibility.cuh"});
-  add({"quad.cuh", "sinks.cuh", "backward_sinks.cuh", "backward_prepare.cuh"});
+  add({"quad.cuh", "sinks.cuh", "backward_sinks.cuh", "dropout_numbers.cuh", "dropout.cuh",
+       "backward_prepare.cuh"});
   if (hopper)
     add({"sm90/ring.cuh", "sm90/backward_layout.cuh", "sm90/backward_tiles.cuh",
          ranges ? "sm90/backward_ranges.cuh" : "sm90/backward_rows.cuh", "sm90/backward_producer.cuh",
-         "sm90/backward_scores.cuh", "sm90/backward_output.cuh", "sm90/backward_consumer.cuh",
+         "sm90/backward_scores.cuh", "sm90/backward_dropout.cuh", "sm90/backward_output.cuh",
+         "sm90/backward_consumer.cuh",
          expressions.any() ? "sm90/backward_expressions.cuh" : "sm90/backward_softcap.cuh", "generated/order",
          "sm90/backward_tile.cuh", "sm90/backward.cuh"});
   else
     add({ranges ? "sm80/backward_ranges.cuh" : "", "sm80/tile.cuh", "sm80/backward_products.cuh",
-         "sm80/backward_scores.cuh",
+         "sm80/backward_scores.cuh", "sm80/backward_dropout.cuh",
          expressions.any() ? "sm80/backward_expressions.cuh" : "sm80/backward_softcap.cuh",
          "sm80/backward_output.cuh", "sm80/backward.cuh"});
   return files;
@@ -99,7 +101,7 @@ GeneratedPart generated_part(std::string_view name, const AttentionSpec& spec, c
     return {"The matrix products in this kernel's shape", backward_products(spec, schedule, backend)};
   if (name == "generated/order")
     return {"A block of query rows, its products in this schedule's order",
-            parse_template(backward_loop(backward_orders()[schedule.order]), backend)};
+            parse_template(backward_loop(backward_orders()[schedule.order], spec.dropout), backend)};
   throw Error(ErrorKind::internal, "no part " + std::string(name));
 }
 

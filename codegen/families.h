@@ -97,7 +97,7 @@ std::string reason(const AttentionSpec& spec, const Schedule& schedule, const Ta
 /// The consumers share a tile of 64 keys, each with half of the columns of dK and dV; else each has 64 keys.
 bool splits_columns(const Schedule& schedule);
 /// The order of products where none is asked for.
-int default_order(const Schedule& schedule);
+int default_order(const AttentionSpec& spec, const Schedule& schedule);
 constexpr int warps = 12;  // two consumers and the producer
 /// Columns of dV, dK and dQ that one consumer computes. Where each has its own keys, both share dQ: of 64
 /// query rows the columns, of 128 the rows.

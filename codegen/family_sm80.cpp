@@ -85,8 +85,9 @@ std::vector<Schedule> preferred(const AttentionSpec& spec, const Target& target,
   };
   std::vector<Schedule> list;
   if (tiny_blocks(spec, target, bucket)) list.push_back(schedule(32, 32, 2, 4, true));
-  // Positions, scalars and addresses of tensors take registers too: what is fastest without them spills.
-  const bool expressions = kernel_expressions(spec).any();
+  // Positions, scalars and addresses of tensors, or dropout's numbers, take registers too: what is fastest
+  // without them spills.
+  const bool expressions = kernel_expressions(spec).any() || spec.dropout;
   if (std::max(spec.head_dim.qk, spec.head_dim.v) <= 64)
     list.push_back(schedule(128, 64, 4, 2, !expressions));
   if (expressions && spec.head_dim.v > 64) list.push_back(schedule(128, 32, 4, 1));

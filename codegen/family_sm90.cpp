@@ -54,7 +54,7 @@ int largest_pack_group(const AttentionSpec& spec) {
 // A box of the copy engine holds all heads of a group at whole positions. Whatever tells heads apart before
 // the output would have to do so row by row.
 bool keeps_heads_apart(const AttentionSpec& spec) {
-  return kernel_expressions(spec).any() || spec.mask.blocks;
+  return kernel_expressions(spec).any() || spec.mask.blocks || spec.dropout;
 }
 
 bool may_pack_group(const AttentionSpec& spec) {
@@ -69,7 +69,8 @@ void refuse_pack_group(Refusals& refusals, const AttentionSpec& spec, const Sche
                  (most > 1 ? " or " + text(most) : "") +
                  ", the largest power of two up to 64 that divides gqa_ratio, " + text(spec.gqa_ratio));
   if (keeps_heads_apart(spec))
-    refusals.add("blocks.pack_group has no kernel with expressions, `alibi`, `bias` or `mask.blocks`");
+    refusals.add(
+        "blocks.pack_group has no kernel with expressions, `alibi`, `bias`, `dropout` or `mask.blocks`");
   if (spec.layout == Layout::packed) refusals.add("blocks.pack_group has no kernel with `layout: packed`");
   if (schedule.cluster > 1) refusals.add("blocks.pack_group and blocks.cluster exclude each other");
 }
@@ -167,7 +168,9 @@ int preferred_consumers(const AttentionSpec& spec, const ShapeBucket& bucket) {
   const bool few = bucket.name == "few" || bucket.name == "rows";
   if (few) return widest <= widest_for_two_of_few || spec.layout == Layout::packed ? 2 : 1;
   const bool short_tiles = spec.mask.kind != Mask::Kind::none && bucket.name != long_bucket().name;
-  return widest <= widest_for_three && !short_tiles && !wants_two(kernel_expressions(spec)) ? 3 : 2;
+  // Beside the few registers of three or four consumers dropout spills.
+  const bool crowded = wants_two(kernel_expressions(spec)) || spec.dropout;
+  return widest <= widest_for_three && !short_tiles && !crowded ? 3 : 2;
 }
 
 std::vector<Schedule> preferred(const AttentionSpec& spec, const Target& target, const ShapeBucket& bucket) {
@@ -188,7 +191,7 @@ std::vector<Schedule> preferred(const AttentionSpec& spec, const Target& target,
   Schedule schedule{Family::sm90, 64 * consumers, 0, 4 * (consumers + 1), 2, false, consumers > 1};
   schedule.block_n = largest_block_n(spec, schedule, target_by_name("sm_90a"), most_keys);
   const bool few = bucket.name == "few" || bucket.name == "rows";
-  if (has_narrow_window(spec) && widest <= 64 && !few) return {narrow_tiles, schedule};
+  if (has_narrow_window(spec) && widest <= 64 && !spec.dropout && !few) return {narrow_tiles, schedule};
   return {schedule};
 }
 

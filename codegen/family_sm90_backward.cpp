@@ -37,8 +37,11 @@ int producer_registers(const Schedule& schedule) {
   return splits_columns(schedule) ? 40 : 24;
 }
 
-int default_order(const Schedule& schedule) {
-  return order_number(splits_columns(schedule) ? "columns" : "late");
+// Dropout's numbers do not fit beside the next scores at head dim 128.
+int default_order(const AttentionSpec& spec, const Schedule& schedule) {
+  if (splits_columns(schedule)) return order_number("columns");
+  const bool crowded = spec.dropout && std::max(spec.head_dim.qk, spec.head_dim.v) > 64;
+  return order_number(crowded ? "late_in_place" : "late");
 }
 
 // Half of the columns: whole panels, and half of the middle one if their number is odd.
@@ -130,11 +133,11 @@ std::vector<std::string> illegal_because(const AttentionSpec& spec, const Schedu
 std::vector<Schedule> preferred(const AttentionSpec& spec, const Target&, const ShapeBucket&) {
   const int widest = std::max(spec.head_dim.qk, spec.head_dim.v);
   Schedule schedule{.family = Family::sm90,
-                    .block_m = widest <= 64 && !kernel_expressions(spec).score ? 128 : 64,
+                    .block_m = widest <= 64 && !kernel_expressions(spec).score && !spec.dropout ? 128 : 64,
                     .block_n = widest <= 128 ? 128 : 64,
                     .warps = warps,
                     .stages = 2};
-  schedule.order = default_order(schedule);
+  schedule.order = default_order(spec, schedule);
   return {schedule};
 }
 

@@ -99,7 +99,6 @@ std::vector<std::string> unsupported_because(const AttentionSpec& spec, const Ta
         "`deterministic: true` with a mask expression that is no window has no backward kernel yet; "
         "without it, and with windows, it has");
   forward_alone(spec.mask.blocks.has_value(), "mask.blocks");
-  refuse_key(spec.dropout, "dropout");
   refuse_key(spec.rope != Rope::none, "rope");
   return refusals.take();
 }

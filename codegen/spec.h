@@ -1,4 +1,5 @@
-// An attention spec: WHAT is computed. Everything a launch may vary (batch, heads, lengths, strides) is not here.
+// An attention spec: WHAT is computed. Everything a launch may vary (batch, heads, lengths, strides) is not
+// here.
 #pragma once
 
 #include <cstdint>
@@ -17,8 +18,9 @@ enum class Pass { forward, backward, decode };
 enum class Layout { bshd, bhsd, packed, paged };
 enum class Rope { none, interleaved, half };
 
-/// Device code families. `sm80`: mma.sync, ldmatrix, cp.async; it serves every target of compute capability 8.0 on.
-/// `sm90`: wgmma, the tensor copy engine, a producer warp and consumer warpgroups; Hopper alone.
+/// Device code families. `sm80`: mma.sync, ldmatrix, cp.async; it serves every target of compute
+/// capability 8.0 on. `sm90`: wgmma, the tensor copy engine, a producer warp and consumer warpgroups; Hopper
+/// alone.
 enum class Family { sm80, sm90 };
 
 /// Bytes of one element.
@@ -43,9 +45,10 @@ struct DataTypes {
   bool operator==(const DataTypes&) const = default;
 };
 
-/// Which keys a query sees. With `shift` = seqlen_kv - seqlen_q (0 for causal_top_left) query i sees key j when
-///   none: always;  causal, causal_top_left: j <= i + shift;  window: i + shift - left <= j <= i + shift + right;
-///   expression: as the expression says.
+/// Which keys a query sees. With `shift` = seqlen_kv - seqlen_q (0 for causal_top_left) query i sees key j
+/// when
+///   none: always;  causal, causal_top_left: j <= i + shift;  window: i + shift - left <= j <= i + shift +
+///   right; expression: as the expression says.
 struct Mask {
   enum class Kind { none, causal, causal_top_left, window, expression };
   /// A window side written `inf`.
@@ -54,8 +57,8 @@ struct Mask {
   int64_t left = unlimited;   // keys before the query's own position; negative is a number, not "unlimited"
   int64_t right = unlimited;  // keys after it
   std::optional<Expression> expression;  // of Kind::expression
-  /// A launch gives, for each `m` queries of each head, which blocks of `n` keys they may see; of those keys they
-  /// see what the rest says.
+  /// A launch gives, for each `m` queries of each head, which blocks of `n` keys they may see; of those keys
+  /// they see what the rest says.
   struct Blocks {
     int m = 0, n = 0;
     bool operator==(const Blocks&) const = default;
@@ -85,16 +88,16 @@ struct AttentionSpec {
   Declarations declarations;        // scalars and tensors that mask and score use
   Layout layout = Layout::bshd;
   BlockRequest blocks;
-  std::optional<double> softmax_scale;  // absent: 1/sqrt(head_dim.qk)
+  std::optional<double> softmax_scale;   // absent: 1/sqrt(head_dim.qk)
   bool softmax_scale_at_launch = false;  // `softmax_scale: launch`
-  double softcap = 0;                   // 0: none; else cap * tanh(score / cap) on scaled scores, before the mask
-  bool lse = false;                     // also writes log-sum-exp, fp32, natural logarithm, [batch, heads, seqlen_q]
-  bool sinks = false;                   // a logit for each query head joins the softmax's denominator
+  double softcap = 0;  // 0: none; else cap * tanh(score / cap) on scaled scores, before the mask
+  bool lse = false;    // also writes log-sum-exp, fp32, natural logarithm, [batch, heads, seqlen_q]
+  bool sinks = false;  // a logit for each query head joins the softmax's denominator
   bool alibi = false;  // score - slope * abs(q - kv) with the standard slopes (codegen/kernel_expressions.h)
   bool bias = false;   // score + bias[batch, head, q, kv], a tensor given at launch
-  // Known words of the language whose kernels do not exist yet; `supports` gives that as the reason.
-  bool dropout = false;
+  bool dropout = false;  // probabilities are dropped with a rate given at launch
   bool deterministic = false;
+  // Words of the language whose kernels do not exist yet; `supports` gives that as the reason.
   Rope rope = Rope::none;
   int page_size = 0;  // `layout: paged` only
 
@@ -109,12 +112,14 @@ struct SourcePosition {
   int column = 0;
 };
 
-/// Parses one spec. `file` is used in messages only. Throws SpecError ("file:line:column: what is wrong; what was
-/// expected; nearest valid choice"). Texts over 64 KiB, aliases, anchors, tags and several documents are refused.
+/// Parses one spec. `file` is used in messages only. Throws SpecError ("file:line:column: what is wrong; what
+/// was expected; nearest valid choice"). Texts over 64 KiB, aliases, anchors, tags and several documents are
+/// refused.
 AttentionSpec parse_spec(std::string_view yaml, std::string_view file);
 
 /// The canonical form: YAML with every key that differs from its default, in a fixed order, numbers in one
-/// spelling, without name and comments. Equal specs have equal canonical forms; it parses back to an equal spec.
+/// spelling, without name and comments. Equal specs have equal canonical forms; it parses back to an equal
+/// spec.
 std::string canonical_form(const AttentionSpec& spec);
 /// Of `blocks` alone: "{m: 128, n: 64}".
 std::string canonical_form(const BlockRequest& blocks);

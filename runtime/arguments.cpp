@@ -7,6 +7,7 @@
 #include "codegen/error.h"
 #include "codegen/spec_rules.h"
 #include "runtime/block_list.h"
+#include "runtime/dropout.h"
 #include "runtime/packed.h"
 
 namespace tilewright {
@@ -286,6 +287,7 @@ void check_arguments(const AttentionSpec& spec, const ForwardArguments& given) {
   check_sinks(spec, arguments);
   check_expression_arguments(spec, given);
   check_block_list(spec, arguments);
+  check_dropout(spec, arguments.dropout);
   for (const auto& [name, view] : tensors) check_memory(spec, name, view, &view == &out);
 }
 
@@ -336,6 +338,7 @@ PreparedLaunch prepare_launch(const AttentionSpec& spec, const Schedule& schedul
       .block_entries = 0,
       .block_batch_stride = 0,
       .block_head_stride = 0,
+      .dropout = dropout_parameters(arguments.dropout),
   };
   if (has_expressions(spec)) pack_expressions(spec, arguments, launch.expressions);
   set_block_list(arguments, launch.parameters);

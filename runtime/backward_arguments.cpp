@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "codegen/error.h"
+#include "runtime/dropout.h"
 
 namespace tilewright {
 namespace {
@@ -33,7 +34,8 @@ ForwardArguments forward_part(const BackwardArguments& arguments) {
           .softmax_scale = arguments.softmax_scale,
           .sinks = arguments.sinks,
           .scalars = arguments.scalars,
-          .tensors = arguments.tensors};
+          .tensors = arguments.tensors,
+          .dropout = arguments.dropout};
 }
 
 AttentionSpec forward_spec(const AttentionSpec& spec) {
@@ -83,7 +85,8 @@ PreparedBackward prepare_backward(const AttentionSpec& spec, const Schedule& sch
                   .scale = static_cast<float>(scale),
                   .scale_log2 = static_cast<float>(scale * M_LOG2E),
                   .sinks = arguments.sinks ? arguments.sinks->data : nullptr,
-                  .sink_bytes = arguments.sinks ? size_of(arguments.sinks->dtype) : 0},
+                  .sink_bytes = arguments.sinks ? size_of(arguments.sinks->dtype) : 0,
+                  .dropout = dropout_parameters(arguments.dropout)},
       .d_out = tensor_parameters(spec, arguments.d_out),
       .dq = tensor_parameters(spec, arguments.dq),
       .dk = tensor_parameters(spec, arguments.dk),

@@ -123,6 +123,7 @@ ForwardArguments one_sequence(const AttentionSpec& spec, const ForwardArguments&
   part.v = rows(batch_of_one.v, sequence.first_key, sequence.keys);
   part.softmax_scale = batch_of_one.softmax_scale;
   part.sinks = batch_of_one.sinks;
+  part.dropout = batch_of_one.dropout;
   return part;
 }
 

@@ -7,6 +7,7 @@
 
 #include "runtime/arguments.h"
 #include "runtime/block_list.h"
+#include "runtime/dropout.h"
 #include "runtime/expression_arguments.h"
 #include "runtime/packed.h"
 #include "runtime/reference_parts.h"
@@ -21,7 +22,8 @@ using namespace reference;
 template <typename Number>
 class HeadProblem {
  public:
-  HeadProblem(const AttentionSpec& spec, const ForwardArguments& arguments, int64_t b, int64_t h)
+  HeadProblem(const AttentionSpec& spec, const ForwardArguments& arguments, int64_t b, int64_t h,
+              int64_t first_head)
       : spec_(spec),
         seqlen_q_(arguments.q.shape[sequence]),
         seqlen_kv_(arguments.k.shape[sequence]),
@@ -30,7 +32,8 @@ class HeadProblem {
         q_(head_of<Number>(spec, arguments.q, b, h, false)),
         k_(head_of<Number>(spec, arguments.k, b, h / spec.gqa_ratio, true)),
         v_(head_of<Number>(spec, arguments.v, b, h / spec.gqa_ratio, false)),
-        scores_(seqlen_kv_) {
+        scores_(seqlen_kv_),
+        dropout_(spec, arguments.dropout, first_head + b * arguments.q.shape[head] + h) {
     if (spec.sinks)
       sink_ = static_cast<Number>(load_element(arguments.sinks->data, arguments.sinks->dtype, h));
     if (has_expressions(spec)) values_.emplace(spec, arguments, b, h);
@@ -53,7 +56,7 @@ class HeadProblem {
     *lse = maximum + std::log(sum);
     std::vector<Number> total(columns, Number{0});
     for (int64_t j = keys.first; j < keys.last; ++j) {
-      Number weight = scores_[j] / sum;
+      Number weight = scores_[j] / sum * dropout_.factor(i, j);
       if constexpr (!exact) weight = static_cast<Number>(rounded(spec_.dtype.kv, weight));
       const Number* value = v_.data() + j * columns;
       for (int64_t d = 0; d < columns; ++d) total[d] += weight * value[d];
@@ -93,12 +96,14 @@ class HeadProblem {
   Number scale_;
   Number sink_ = -std::numeric_limits<Number>::infinity();  // the row's sum begins with it
   std::vector<Number> q_, k_, v_, scores_;
+  HeadDropout<Number> dropout_;
   std::optional<ExpressionValues> values_;
   std::function<std::vector<bool>(int64_t)> listed_;  // the keys that mask.blocks shows to a row; empty: all
 };
 
+/// `first_head`: heads of the batches before the arguments' first, for dropout.
 template <typename Number>
-ReferenceResult forward(const AttentionSpec& spec, const ForwardArguments& arguments);
+ReferenceResult forward(const AttentionSpec& spec, const ForwardArguments& arguments, int64_t first_head = 0);
 
 /// Each sequence on its own.
 template <typename Number>
@@ -113,8 +118,10 @@ ReferenceResult packed_forward(AttentionSpec spec, const ForwardArguments& given
   result.live.resize(rows);
   spec.layout = Layout::bshd;
   spec.lse = false;
+  int64_t first_head = 0;
   for (const PackedSequence& part : sequences) {
-    const ReferenceResult own = forward<Number>(spec, one_sequence(spec, arguments, part));
+    const ReferenceResult own = forward<Number>(spec, one_sequence(spec, arguments, part), first_head);
+    first_head += heads;
     std::copy(own.out.begin(), own.out.end(), result.out.begin() + part.first_query * heads * columns);
     for (int64_t h = 0; h < heads; ++h)
       std::copy_n(own.lse.begin() + h * part.queries, part.queries,
@@ -125,7 +132,7 @@ ReferenceResult packed_forward(AttentionSpec spec, const ForwardArguments& given
 }
 
 template <typename Number>
-ReferenceResult forward(const AttentionSpec& spec, const ForwardArguments& arguments) {
+ReferenceResult forward(const AttentionSpec& spec, const ForwardArguments& arguments, int64_t first_head) {
   check_arguments(spec, arguments);
   if (spec.layout == Layout::packed) return packed_forward<Number>(spec, arguments);
   const auto& shape = arguments.q.shape;
@@ -135,7 +142,7 @@ ReferenceResult forward(const AttentionSpec& spec, const ForwardArguments& argum
   result.lse.resize(shape[batch] * heads * rows);
   in_parallel(shape[batch] * heads, [&](int64_t index) {
     const int64_t b = index / heads, h = index % heads;
-    HeadProblem<Number> problem(spec, arguments, b, h);
+    HeadProblem<Number> problem(spec, arguments, b, h, first_head);
     for (int64_t i = 0; i < rows; ++i)
       problem.row(i, &result.out[((b * rows + i) * heads + h) * columns], &result.lse[index * rows + i]);
   });

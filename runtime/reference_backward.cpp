@@ -3,6 +3,7 @@
 #include <cmath>
 #include <limits>
 
+#include "runtime/dropout.h"
 #include "runtime/expression_arguments.h"
 #include "runtime/reference_parts.h"
 
@@ -147,6 +148,8 @@ class GroupProblem {
     for (int64_t j = keys.first; j < keys.last; ++j)
       if (scores_[j] > 0) key_is_seen_[j * arguments_.k.shape[head]] = 1;
     products(d_out, v_, v(), keys, gradients_);
+    const HeadDropout<Number> dropout(spec_, arguments_.dropout, batch_ * arguments_.q.shape[head] + h);
+    for (int64_t j = keys.first; j < keys.last; ++j) gradients_[j] *= dropout.factor(i, j);
     Number term = 0;
     if constexpr (exact) {
       for (int64_t j = keys.first; j < keys.last; ++j) term += scores_[j] * gradients_[j];
@@ -158,7 +161,7 @@ class GroupProblem {
     std::vector<Number> sum(qk(), Number{0});
     for (int64_t j = keys.first; j < keys.last; ++j) {
       const Number gradient = in_type(scores_[j] * (gradients_[j] - term) * slopes_[j]);
-      const Number probability = in_type(scores_[j]);
+      const Number probability = in_type(scores_[j] * dropout.factor(i, j));
       for (int64_t d = 0; d < v(); ++d) dv_[j * v() + d] += probability * d_out[d];
       for (int64_t d = 0; d < qk(); ++d) {
         dk_[j * qk() + d] += gradient * q[d];

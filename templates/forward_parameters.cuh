@@ -9,6 +9,12 @@ struct TensorParameters {
   long long head_stride;
 };
 
+/// Philox's key for each round, from seed and offset; the rate in units of 2^-32; 1 / (1 - rate).
+struct DropoutParameters {
+  unsigned int keys[20], threshold;
+  float factor;
+};
+
 struct ForwardParameters {
   TensorParameters q, k, v, out;
   float* lse;               // [batch, heads, seqlen_q], contiguous; null: not written
@@ -20,4 +26,5 @@ struct ForwardParameters {
   const void* sinks;                      // a logit for each query head, of sink_bytes
   const int *block_rows, *block_columns;  // mask.blocks
   int sequences, sink_bytes, block_entries, block_batch_stride, block_head_stride;
+  DropoutParameters dropout;
 };

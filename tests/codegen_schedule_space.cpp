@@ -43,7 +43,7 @@ TEST(ScheduleSpace, HoldsTheDefaultOfEveryBucket) {
 }
 
 TEST(ScheduleSpace, NothingForASpecWithoutAKernel) {
-  const ScheduleSpace space = schedule_space(spec_of("head_dim: 64, dropout: true"), target_by_name("sm_80"));
+  const ScheduleSpace space = schedule_space(spec_of("head_dim: 64, rope: half"), target_by_name("sm_80"));
   EXPECT_EQ(space.points, 0);
 }
 

@@ -4,8 +4,8 @@
 #include <gtest/gtest.h>
 
 #include "codegen/error.h"
-#include "tests/support/simulated_clock.h"
 #include "codegen/timing_shape.h"
+#include "tests/support/simulated_clock.h"
 
 namespace tilewright {
 namespace {
@@ -165,7 +165,7 @@ TEST(Tune, RefusesWhatItCannotTune) {
             std::string::npos);
   EXPECT_NE(message("{head_dim: 64, pass: decode}", "sm_80").find("the forward and the backward pass"),
             std::string::npos);
-  EXPECT_NE(message("{head_dim: 64, dropout: true}", "sm_80").find("no kernel for this spec"),
+  EXPECT_NE(message("{head_dim: 64, rope: half}", "sm_80").find("no kernel for this spec"),
             std::string::npos);
 }
 

@@ -134,6 +134,7 @@ LaunchInputs::LaunchInputs(const AttentionSpec& spec, const LaunchShape& shape, 
   }
   add_declared(spec, shape);
   if (spec.softmax_scale_at_launch) softmax_scale_ = 1 / std::sqrt(spec.head_dim.qk);
+  if (spec.dropout) dropout_ = Dropout{.rate = 0.1, .seed = seed_, .offset = 0};
 
   const bool backward = spec.pass == Pass::backward;
   std::vector<int64_t> of_lse = {shape.batch, shape.heads, shape.seqlen_q};
@@ -244,6 +245,7 @@ ForwardArguments LaunchInputs::forward(const std::vector<void*>& places) {
   }
   arguments.scalars = scalars_;
   arguments.softmax_scale = softmax_scale_;
+  arguments.dropout = dropout_;
   return arguments;
 }
 
@@ -254,6 +256,7 @@ BackwardArguments LaunchInputs::backward(const std::vector<void*>& places) {
   arguments.sinks = part.sinks;
   arguments.scalars = part.scalars;
   arguments.tensors = part.tensors;
+  arguments.dropout = dropout_;
   for (size_t i = 0; i < tensors.size(); ++i) {
     InputTensor& tensor = tensors[i];
     if (tensor.declared) continue;  // whatever its name

@@ -69,6 +69,7 @@ class LaunchInputs {
 
   std::map<std::string, double> scalars_;
   std::optional<double> softmax_scale_;
+  std::optional<Dropout> dropout_;
   Options options_;
   uint64_t seed_;
 };

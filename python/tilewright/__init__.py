@@ -8,10 +8,10 @@ See attention(), Runtime and Kernel. Neither torch nor NumPy is imported before 
 from .functional import attention
 from .errors import CompileError, DeviceError, InternalError, SetupError, SpecError, TilewrightError, UsageError
 from .library import library
-from .runtime import Kernel, Runtime
+from .runtime import Kernel, Runtime, dropout_mask
 
 __all__ = [
-    "attention", "Kernel", "Runtime", "version",
+    "attention", "dropout_mask", "Kernel", "Runtime", "version",
     "CompileError", "DeviceError", "InternalError", "SetupError", "SpecError", "TilewrightError", "UsageError",
 ]
 

@@ -9,7 +9,7 @@ import re
 import torch
 
 from .errors import UsageError
-from .runtime import default_runtime, given, spec_text
+from .runtime import default_runtime, dropout_of, given, spec_text
 from .tensors import device_of
 
 # By number: an operator takes no objects. 0 is the default runtime of the tensors' device.
@@ -27,6 +27,23 @@ def number_of(runtime):
 def kernel_of(spec, runtime, q):
     chosen = runtimes[runtime - 1] if runtime else default_runtime(*device_of(q, "q"))
     return chosen.kernel(spec)
+
+
+def numbers_of(dropout):
+    """Dropout for an operator, which takes lists of floats: no integer of 64 bits fits one, so each goes in two halves."""
+    if dropout is None:
+        return []
+    checked = dropout_of(dropout).contents
+    halves = [half for number in (checked.seed, checked.offset) for half in (number >> 32, number & 0xFFFFFFFF)]
+    return [checked.rate, *map(float, halves)]
+
+
+def dropout_from(numbers):
+    if not numbers:
+        return None
+    rate, *halves = numbers
+    seed_high, seed_low, offset_high, offset_low = map(int, halves)
+    return rate, seed_high << 32 | seed_low, offset_high << 32 | offset_low
 
 
 def without_keys(text, keys):
@@ -66,15 +83,16 @@ def what_else(sinks, tensors, scalars, names):
 @torch.library.custom_op("tilewright::attention", mutates_args=())
 def attention_operator(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, sinks: torch.Tensor | None,
                        tensors: list[torch.Tensor], scalars: list[float], names: str, forward: str, backward: str,
-                       runtime: int) -> tuple[torch.Tensor, torch.Tensor]:
+                       runtime: int, dropout: list[float]) -> tuple[torch.Tensor, torch.Tensor]:
     out_shape, lse_shape = output_shapes(q, v, is_heads_first(forward))
     out, lse = q.new_empty(out_shape), q.new_empty(lse_shape, dtype=torch.float32)
-    kernel_of(forward, runtime, q).launch(q, k, v, out, lse, **what_else(sinks, tensors, scalars, names))
+    kernel_of(forward, runtime, q).launch(q, k, v, out, lse, dropout=dropout_from(dropout),
+                                         **what_else(sinks, tensors, scalars, names))
     return out, lse
 
 
 @attention_operator.register_fake
-def _(q, k, v, sinks, tensors, scalars, names, forward, backward, runtime):
+def _(q, k, v, sinks, tensors, scalars, names, forward, backward, runtime, dropout):
     out_shape, lse_shape = output_shapes(q, v, is_heads_first(forward))
     return q.new_empty(out_shape), q.new_empty(lse_shape, dtype=torch.float32)
 
@@ -82,8 +100,8 @@ def _(q, k, v, sinks, tensors, scalars, names, forward, backward, runtime):
 @torch.library.custom_op("tilewright::attention_backward", mutates_args=())
 def backward_operator(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, out: torch.Tensor, lse: torch.Tensor,
                       d_out: torch.Tensor, d_lse: torch.Tensor | None, sinks: torch.Tensor | None,
-                      tensors: list[torch.Tensor], scalars: list[float], names: str, backward: str,
-                      runtime: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
+                      tensors: list[torch.Tensor], scalars: list[float], names: str, backward: str, runtime: int,
+                      dropout: list[float]) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
     kernel = kernel_of(backward, runtime, q)
     # A gradient may come as a broadcast or transposed view.
     if d_out.stride(3) != 1 or any(stride % 8 for stride in d_out.stride()[:3]) or d_out.data_ptr() % 16:
@@ -93,7 +111,8 @@ def backward_operator(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, out: to
     workspace = torch.empty(kernel.workspace_size(q, k), dtype=torch.uint8, device=q.device)
     kernel.launch_backward(q, k, v, out, lse, d_out, *gradients, workspace,
                            d_lse=None if d_lse is None else d_lse.contiguous(),
-                           d_sinks=None if sinks is None else d_sinks, **what_else(sinks, tensors, scalars, names))
+                           d_sinks=None if sinks is None else d_sinks, dropout=dropout_from(dropout),
+                           **what_else(sinks, tensors, scalars, names))
     return *gradients, d_sinks
 
 
@@ -103,12 +122,12 @@ def sink_gradients(q, sinks):
 
 
 @backward_operator.register_fake
-def _(q, k, v, out, lse, d_out, d_lse, sinks, tensors, scalars, names, backward, runtime):
+def _(q, k, v, out, lse, d_out, d_lse, sinks, tensors, scalars, names, backward, runtime, dropout):
     return *(torch.empty(x.shape, dtype=x.dtype, device=x.device) for x in (q, k, v)), sink_gradients(q, sinks)
 
 
 def keep(ctx, inputs, output):
-    q, k, v, sinks, tensors, ctx.scalars, ctx.names, _, ctx.backward, ctx.runtime = inputs
+    q, k, v, sinks, tensors, ctx.scalars, ctx.names, _, ctx.backward, ctx.runtime, ctx.dropout = inputs
     ctx.save_for_backward(q, k, v, *output, sinks, *tensors)
     ctx.set_materialize_grads(False)
 
@@ -116,21 +135,22 @@ def keep(ctx, inputs, output):
 def gradients_of(ctx, d_out, d_lse):
     q, k, v, out, lse, sinks, *tensors = ctx.saved_tensors
     # torch takes an empty list for one of tensors, whose gradient is a list too.
-    no_tensors, no_scalars = [None] * len(tensors), None if ctx.scalars else []
+    no_tensors, no_scalars, no_dropout = ([None] * len(tensors), None if ctx.scalars else [],
+                                          None if ctx.dropout else [])
     if d_out is None and d_lse is None:
-        return None, None, None, None, no_tensors, no_scalars, *(None,) * 4
+        return None, None, None, None, no_tensors, no_scalars, *(None,) * 4, no_dropout
     if d_out is None:
         d_out = torch.zeros_like(out)
     *gradients, d_sinks = backward_operator(q, k, v, out, lse, d_out, d_lse, sinks, tensors, ctx.scalars, ctx.names,
-                                            ctx.backward, ctx.runtime)
+                                            ctx.backward, ctx.runtime, ctx.dropout)
     d_sinks = None if sinks is None else d_sinks.to(sinks.dtype)
-    return *gradients, d_sinks, no_tensors, no_scalars, *(None,) * 4
+    return *gradients, d_sinks, no_tensors, no_scalars, *(None,) * 4, no_dropout
 
 
 attention_operator.register_autograd(gradients_of, setup_context=keep)
 
 
-def attention(q, k, v, spec, runtime, sinks=None, tensors=None, scalars=None):
+def attention(q, k, v, spec, runtime, sinks=None, tensors=None, scalars=None, dropout=None):
     """(output, LSE), both with gradients: for q, k, v and sinks."""
     tensors, scalars = tensors or {}, scalars or {}
     for name, tensor in tensors.items():
@@ -138,4 +158,4 @@ def attention(q, k, v, spec, runtime, sinks=None, tensors=None, scalars=None):
             raise UsageError(f"tensor {name} requires a gradient, which there is none of: q, k, v and sinks have one")
     forward, backward = forward_and_backward(spec)
     return attention_operator(q, k, v, sinks, list(tensors.values()), [float(x) for x in scalars.values()],
-                              ",".join([*tensors, *scalars]), forward, backward, number_of(runtime))
+                              ",".join([*tensors, *scalars]), forward, backward, number_of(runtime), numbers_of(dropout))

@@ -9,8 +9,8 @@ from .tensors import device_of, dtype_of, kind_of
 
 def attention(q, k, v, spec=None, *, mask=None, window=None, softcap=None, scale=None, layout=None, blocks=None,
               cu_seqlens_q=None, cu_seqlens_kv=None, seqused_q=None, seqused_kv=None, sinks=None,
-              block_rows=None, block_columns=None, scalars=None, tensors=None, out=None, return_lse=False,
-              runtime=None):
+              block_rows=None, block_columns=None, scalars=None, tensors=None, dropout=None, out=None,
+              return_lse=False, runtime=None):
     """softmax(scale · q kᵀ, masked) v, by a kernel made for exactly this problem.
 
     q, k, v: torch CUDA tensors (zero copy, torch's current stream), or NumPy arrays and torch CPU tensors, which go
@@ -40,6 +40,10 @@ def attention(q, k, v, spec=None, *, mask=None, window=None, softcap=None, scale
 
     scalars, tensors: dicts of what the spec's expressions take, by name; `bias` for `bias: true`.
 
+    dropout: (rate, seed, offset). Each probability is dropped with the rate, 0 <= rate < 1, and the others are scaled by
+    1 / (1 - rate); the same seed and offset (integers below 2^64) drop the same places, see dropout_mask(). The backward
+    pass drops what the forward pass did.
+
     Returns the output (`out`, if given), or (output, lse) with return_lse; lse is fp32, [batch, heads, sequence],
     natural logarithm. With a spec, return_lse needs its `lse: true`. Kernels are kept per device and spec. Raises the
     exceptions of tilewright.errors.
@@ -51,7 +55,8 @@ def attention(q, k, v, spec=None, *, mask=None, window=None, softcap=None, scale
     if spec is None:
         if cu_seqlens_q is not None and layout is None:
             layout = "packed"
-        spec = spec_from_keywords(q, k, v, mask, window, softcap, scale, layout, blocks, return_lse, sinks is not None)
+        spec = spec_from_keywords(q, k, v, mask, window, softcap, scale, layout, blocks, return_lse, sinks is not None,
+                                  dropout is not None)
         scale = None
     else:
         fixed = dict(mask=mask, window=window, softcap=softcap, layout=layout, blocks=blocks)
@@ -68,7 +73,7 @@ def attention(q, k, v, spec=None, *, mask=None, window=None, softcap=None, scale
                              "gradients are recorded")
         from . import autograd
 
-        out, lse = autograd.attention(q, k, v, spec, runtime, sinks, tensors, scalars)
+        out, lse = autograd.attention(q, k, v, spec, runtime, sinks, tensors, scalars, dropout)
         return (out, lse) if return_lse else out
     runtime = runtime or default_runtime(*device_of(q, "q"))
     kernel = runtime.kernel(spec)
@@ -94,7 +99,7 @@ def attention(q, k, v, spec=None, *, mask=None, window=None, softcap=None, scale
     if kernel.packed and cu_seqlens_kv is None:
         further["cu_seqlens_kv"] = cu_seqlens_q
     further = {name: tensor for name, tensor in further.items() if tensor is not None}
-    kernel.launch(q, k, v, out, lse, scale, scalars=scalars, tensors=tensors, **further)
+    kernel.launch(q, k, v, out, lse, scale, scalars=scalars, tensors=tensors, dropout=dropout, **further)
     return (out, lse) if return_lse else out
 
 
@@ -108,7 +113,7 @@ def wants_gradients(*tensors):
     return torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors)
 
 
-def spec_from_keywords(q, k, v, mask, window, softcap, scale, layout, blocks, lse, sinks):
+def spec_from_keywords(q, k, v, mask, window, softcap, scale, layout, blocks, lse, sinks, dropout=False):
     """The spec that the tensors and keywords describe, as a dict."""
     if layout not in (None, "bshd", "bhsd", "packed"):
         raise UsageError(f"layout '{layout}': expected bshd, bhsd or packed")
@@ -148,4 +153,6 @@ def spec_from_keywords(q, k, v, mask, window, softcap, scale, layout, blocks, ls
         spec["lse"] = True
     if sinks:
         spec["sinks"] = True
+    if dropout:
+        spec["dropout"] = True
     return spec

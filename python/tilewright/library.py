@@ -40,6 +40,12 @@ class Scalar(ctypes.Structure):
     _fields_ = [("name", ctypes.c_char_p), ("value", ctypes.c_double)]
 
 
+class Dropout(ctypes.Structure):
+    """struct tw_dropout."""
+
+    _fields_ = [("rate", ctypes.c_double), ("seed", ctypes.c_uint64), ("offset", ctypes.c_uint64)]
+
+
 class NamedTensor(ctypes.Structure):
     """struct tw_named_tensor; the tensor is packed bytes (TENSOR)."""
 
@@ -60,6 +66,7 @@ class Forward(ctypes.Structure):
         + [(name, ctypes.c_int32) for name in OPTIONS]
         + [("scalars", ctypes.POINTER(Scalar)), ("scalar_count", ctypes.c_size_t)]
         + [("tensors", ctypes.POINTER(NamedTensor)), ("tensor_count", ctypes.c_size_t)]
+        + [("dropout", ctypes.POINTER(Dropout))]
     )
 
 
@@ -75,6 +82,7 @@ class Backward(ctypes.Structure):
         *((name, ctypes.c_char_p) for name in ("sinks", "d_sinks")),
         ("scalars", ctypes.POINTER(Scalar)), ("scalar_count", ctypes.c_size_t),
         ("tensors", ctypes.POINTER(NamedTensor)), ("tensor_count", ctypes.c_size_t),
+        ("dropout", ctypes.POINTER(Dropout)),
     ]
 
 
@@ -125,6 +133,7 @@ def declare(loaded):
         ("tw_launch", status, [pointer] * 7 + [ctypes.POINTER(ctypes.c_double)]),
         ("tw_launch_forward", status, [pointer, pointer, ctypes.POINTER(Forward)]),
         ("tw_launch_backward", status, [pointer, pointer, ctypes.POINTER(Backward)]),
+        ("tw_dropout_mask", status, [ctypes.POINTER(Dropout), pointer, pointer, pointer]),
         ("tw_workspace_size", status, [pointer] + [ctypes.c_int64] * 4 + [ctypes.POINTER(ctypes.c_size_t)]),
         ("tw_supports", status, [text, text, text, ctypes.POINTER(ctypes.c_int)]),
     ):

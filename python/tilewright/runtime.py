@@ -10,7 +10,7 @@ import threading
 import weakref
 
 from .errors import UsageError
-from .library import Backward, check, Forward, library, NamedTensor, Options, Scalar, TENSOR
+from .library import Backward, check, Dropout, Forward, library, NamedTensor, Options, Scalar, TENSOR
 from .tensors import kind_of, pack, pack_lse, pack_rank
 
 DEVICES = {"automatic": 0, "cuda": 1, "simulator": 2}
@@ -105,7 +105,7 @@ class Kernel:
         """The generated CUDA source."""
         return library().tw_kernel_source(self.handle).decode()
 
-    def launch(self, q, k, v, out, lse=None, scale=None, stream=None, *, scalars=None, tensors=None,
+    def launch(self, q, k, v, out, lse=None, scale=None, stream=None, *, scalars=None, tensors=None, dropout=None,
                programmatic_dependent_launch=False, sm_margin=0, **further):
         """Starts the kernel on `stream` (a handle; default: torch's current stream). Tensors are torch or NumPy, in the
         dimension order of the spec's layout, any strides with a contiguous last dimension; lse is [batch, heads,
@@ -117,6 +117,8 @@ class Kernel:
         scalars, tensors: dicts of what the spec's expressions take, by name; `bias` for `bias: true`. A dimension of a
         tensor has its full extent or 1; any strides.
 
+        dropout: (rate, seed, offset) for `dropout: true`; the same three drop the same places.
+
         programmatic_dependent_launch: the kernel may start before the launch before it on the stream has finished, and
         waits for its end before it touches the tensors; sm_margin: multiprocessors left to others (see
         docs/embedding.md)."""
@@ -127,9 +129,10 @@ class Kernel:
             kind.check_writable(lse, "lse")
         stream = kind.stream(q) if stream is None else stream
         options = (programmatic_dependent_launch, sm_margin)
-        if further or self.packed or scalars or tensors or any(options):
+        if further or self.packed or scalars or tensors or dropout or any(options):
             usual = dict(q=q, k=k, v=v, out=out, lse=lse)
-            return self.launch_further(kind, stream, usual, scale, scalars or {}, tensors or {}, further, options)
+            return self.launch_further(kind, stream, usual, scale, scalars or {}, tensors or {}, further, options,
+                                       dropout)
         lse = None if lse is None else pack_lse(kind, lse)
         heads_first = self.heads_first
         status = self.start(
@@ -145,7 +148,7 @@ class Kernel:
         if status:
             check(status)
 
-    def launch_further(self, kind, stream, usual, scale, scalars, tensors, further, options):
+    def launch_further(self, kind, stream, usual, scale, scalars, tensors, further, options, dropout):
         unknown = [name for name in further if name not in Forward.FURTHER]
         if unknown:
             raise UsageError(f"unknown argument {unknown[0]}; expected one of {', '.join(Forward.FURTHER)}")
@@ -164,6 +167,7 @@ class Kernel:
         if scale is not None:
             arguments.softmax_scale = ctypes.pointer(ctypes.c_double(scale))
         put_expressions(arguments, kind, scalars, tensors)
+        arguments.dropout = dropout_of(dropout)
         check(library().tw_launch_forward(self.handle, stream, ctypes.byref(arguments)))
 
     def one_place(self, q, /, **tensors):
@@ -186,11 +190,11 @@ class Kernel:
         return size.value
 
     def launch_backward(self, q, k, v, out, lse, d_out, dq, dk, dv, workspace, d_lse=None, scale=None, stream=None,
-                        *, sinks=None, d_sinks=None, scalars=None, tensors=None):
+                        *, sinks=None, d_sinks=None, scalars=None, tensors=None, dropout=None):
         """Starts the kernels of a spec with `pass: backward`: dq, dk, dv are written. out and lse are what the forward
         pass gave, d_out and d_lse (optional, for `lse: true`) their gradients; workspace is a contiguous tensor of at
-        least workspace_size() bytes, whatever it holds. Tensors as for launch. sinks, scalars and tensors as the
-        forward pass had them; d_sinks, fp32, is written if it is given."""
+        least workspace_size() bytes, whatever it holds. Tensors as for launch. sinks, scalars, tensors and dropout as
+        the forward pass had them; d_sinks, fp32, is written if it is given."""
         kind = self.one_place(q, k=k, v=v, out=out, lse=lse, d_out=d_out, dq=dq, dk=dk, dv=dv,
                               workspace=workspace, **given(d_lse=d_lse, sinks=sinks, d_sinks=d_sinks))
         for name, tensor in given(dq=dq, dk=dk, dv=dv, workspace=workspace, d_sinks=d_sinks).items():
@@ -207,6 +211,7 @@ class Kernel:
             workspace_bytes=workspace.nbytes,
             **{name: pack_rank(kind, tensor, name, 1)
                for name, tensor in given(sinks=sinks, d_sinks=d_sinks).items()},
+            dropout=dropout_of(dropout),
         )
         self.one_place(q, **(tensors or {}))
         put_expressions(arguments, kind, scalars or {}, tensors or {})
@@ -215,6 +220,32 @@ class Kernel:
 
     def __repr__(self):
         return f"<tilewright.Kernel {self.info['schedule']} for {self.info['target']}>"
+
+
+def dropout_of(dropout):
+    """struct tw_dropout of (rate, seed, offset), or of None."""
+    if dropout is None:
+        return None
+    if not isinstance(dropout, (tuple, list)) or len(dropout) != 3:
+        raise UsageError(f"dropout {dropout!r}: expected (rate, seed, offset)")
+    rate, seed, offset = dropout
+    for name, number in (("seed", seed), ("offset", offset)):
+        if not isinstance(number, int) or not 0 <= number < 2**64:
+            raise UsageError(f"dropout: {name} is {number!r}; expected an integer from 0 to 2^64 - 1")
+    return ctypes.pointer(Dropout(rate, seed, offset))
+
+
+def dropout_mask(dropout, count, first=(0, 0, 0)):
+    """Which probabilities kernels keep, 1, and drop, 0, with dropout (rate, seed, offset): bytes of [heads, queries, keys],
+    `count` of them from `first` on. Heads count through all batches: batch * heads + head. On the CPU, for tests."""
+    if dropout is None:
+        raise UsageError("dropout None: expected (rate, seed, offset)")
+    if len(count) != 3 or len(first) != 3 or min(count) < 0:
+        raise UsageError(f"dropout_mask of {count} from {first}: expected (heads, queries, keys)")
+    keep = (ctypes.c_uint8 * math.prod(count))()
+    numbers = ctypes.c_int64 * 3
+    check(library().tw_dropout_mask(dropout_of(dropout), numbers(*first), numbers(*count), keep))
+    return bytes(keep)
 
 
 def put_expressions(arguments, kind, scalars, tensors):

@@ -1,5 +1,6 @@
 #include <tilewright/tilewright.h>
 
+#include <algorithm>
 #include <exception>
 #include <iterator>
 #include <new>
@@ -103,6 +104,11 @@ RuntimeOptions options_of(const tw_options* given) {
   if (given->bundles) options.bundles = path_list(given->bundles);
   if (given->simulated_target) options.simulated_target = given->simulated_target;
   return options;
+}
+
+std::optional<Dropout> dropout_of(const tw_dropout* given) {
+  if (!given) return std::nullopt;
+  return Dropout{.rate = given->rate, .seed = given->seed, .offset = given->offset};
 }
 
 TensorView view_of(const tw_tensor* tensor, const char* name) {
@@ -314,6 +320,7 @@ tw_status tw_launch_forward(const tw_kernel* kernel, void* stream, const tw_forw
     arguments.block_rows = optional(given->block_rows, "block_rows");
     arguments.block_columns = optional(given->block_columns, "block_columns");
     take_expressions(*given, arguments);
+    arguments.dropout = dropout_of(given->dropout);
     kernel->kernel->launch(stream, arguments,
                            {.programmatic_dependent_launch = given->programmatic_dependent_launch != 0,
                             .sm_margin = given->sm_margin});
@@ -343,8 +350,26 @@ tw_status tw_launch_backward(const tw_kernel* kernel, void* stream, const tw_bac
     if (a.sinks) launch.sinks = view_of(a.sinks, "sinks");
     if (a.d_sinks) launch.d_sinks = view_of(a.d_sinks, "d_sinks");
     take_expressions(a, launch);
+    launch.dropout = dropout_of(a.dropout);
     if (a.softmax_scale) launch.softmax_scale = *a.softmax_scale;
     kernel->kernel->launch_backward(stream, launch);
+  });
+}
+
+tw_status tw_dropout_mask(const tw_dropout* dropout, const int64_t first[3], const int64_t count[3],
+                          uint8_t* keep) {
+  return guarded([&] {
+    require(dropout, "dropout");
+    require(first, "first");
+    require(count, "count");
+    require(keep, "keep");
+    const auto mask = dropout_mask(*dropout_of(dropout), {.head = first[0],
+                                                          .heads = count[0],
+                                                          .query = first[1],
+                                                          .queries = count[1],
+                                                          .key = first[2],
+                                                          .keys = count[2]});
+    std::copy(mask.begin(), mask.end(), keep);
   });
 }
 

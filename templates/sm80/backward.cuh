@@ -129,6 +129,10 @@ __device__ __forceinline__ void backward(const BackwardParameters& p, const Expr
 
     RowTerms rows;
     load_row_terms(p, rows, (long long)tile * block_m + score_part.first_row * 16);
+    [[maybe_unused]] u32 dropped[dropped_words];
+    if (with_dropout)
+      find_dropped(dropped, p.forward.dropout, here.head_index, row + score_part.first_row * 16,
+                   key + score_part.first_column * 16);
     float scores[score_rows][2 * score_fragments][4], gradients[score_rows][2 * score_fragments][4];
     multiply_rows<score_rows, score_fragments, columns_qk>(
         scores, query_tile + score_part.first_row * 16 * row_bytes(columns_qk),
@@ -151,10 +155,12 @@ __device__ __forceinline__ void backward(const BackwardParameters& p, const Expr
     compute_probabilities(scores, rows, p.forward,
                           p.forward.lse + (long long)here.head_index * p.forward.seqlen_q,
                           row + score_part.first_row * 16);
-    store_scores(scores, p_tile, score_part);
+    if (!with_dropout) store_scores(scores, p_tile, score_part);
+    if (with_dropout) store_kept(scores, dropped, p_tile, score_part);
     multiply_rows<score_rows, score_fragments, columns_v>(
         gradients, d_out_tile + score_part.first_row * 16 * row_bytes(columns_v),
         value_tile + score_part.first_column * 16 * row_bytes(columns_v));
+    if (with_dropout) drop(gradients, dropped, p.forward.dropout.factor);
     compute_score_gradients(gradients, scores, rows);
     if (with_slope) apply_slope(gradients, slope);
     store_scores(gradients, ds_tile, score_part);
@@ -195,7 +201,7 @@ __device__ __forceinline__ void backward(const BackwardParameters& p, const Expr
   store_gradient<dk_rows, dk_fragments, head_dim_qk>(dk, p.forward.scale, to_dk, p.dk.row_stride,
                                                      mine.key + dk_part.first_row * 16, p.forward.seqlen_kv,
                                                      dk_part.first_column);
-  store_gradient<dv_rows, dv_fragments, head_dim_v>(dv, 1.0f, to_dv, p.dv.row_stride,
-                                                    mine.key + dv_part.first_row * 16, p.forward.seqlen_kv,
-                                                    dv_part.first_column);
+  store_gradient<dv_rows, dv_fragments, head_dim_v>(dv, with_dropout ? p.forward.dropout.factor : 1.0f, to_dv,
+                                                    p.dv.row_stride, mine.key + dv_part.first_row * 16,
+                                                    p.forward.seqlen_kv, dv_part.first_column);
 }

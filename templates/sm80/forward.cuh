@@ -82,6 +82,7 @@ __device__ __forceinline__ void forward(const ForwardParameters& p, const Expres
 #pragma unroll
     for (int i = 0; i < query_fragments; ++i) load_query_fragment(held[i], query_address(query_tile), i);
   }
+  const int head_index = place.batch * p.heads + place.head;
   const int warp_row = row + thread_index() / 32 * (m_fragments * 16);
   const float scale_log2 = with_changed_scores ? log2_e : p.scale_log2;
 
@@ -119,6 +120,7 @@ __device__ __forceinline__ void forward(const ForwardParameters& p, const Expres
       if (masked_by_function) hide_scores(scores, sequence_of(p), scope, warp_row, j * block_n);
     }
     update_softmax(scores, state, output, scale_log2);
+    if (with_dropout) drop_probabilities(scores, p.dropout, head_index, warp_row, j * block_n);
     accumulate_output(output, scores, value_address(tile + key_tile_bytes));
     stage = stage == stages - 1 ? 0 : stage + 1;
     first = false;

@@ -64,6 +64,7 @@ __device__ __forceinline__ void store_output(const ForwardParameters& p,
         const float scale_log2 = with_changed_scores ? log2_e : p.scale_log2;
         factor = join_sink(sink, state.maximum[m][half] * scale_log2, sum, log_sum);
       }
+      if (with_dropout) factor *= p.dropout.factor;
       const int my_row = row + m * 16 + half * 8 + lane / 4;
       const bool live = my_row < sequence.queries;
       u16* to = out + my_row * p.out.row_stride + lane % 4 * 8;

@@ -60,7 +60,9 @@ __device__ __forceinline__ void consume_backward(const HopperBackwardParameters&
     tile = key_tile_at(p.backward, (int)opaque((u32)index));
     index = receive_key_tile(layout, round);
     const int key = tile.key + key_in_tile(group), keys = p.backward.forward.seqlen_kv;
-    store_gradient<panels_v>(p.backward.dv, dv, 1.0f, key, keys, tile.head, tile.batch, 0, head_dim_v, group);
+    const float dv_factor = with_dropout ? p.backward.forward.dropout.factor : 1.0f;
+    store_gradient<panels_v>(p.backward.dv, dv, dv_factor, key, keys, tile.head, tile.batch, 0, head_dim_v,
+                             group);
     store_gradient<panels_qk>(p.backward.dk, dk, p.backward.forward.scale, key, keys, tile.head, tile.batch,
                               0, head_dim_qk, group);
   }

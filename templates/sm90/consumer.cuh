@@ -23,7 +23,7 @@ __device__ __forceinline__ Sides sides_of(const KeyWalk& walk) {
 __device__ __forceinline__ void attend_first(const HopperForwardParameters& p, const Layout& layout,
                                              const Consumer& me, const Sequence& sequence, const Scope& scope,
                                              const RingPlace& place, const Sides& sides, int j, int row,
-                                             bool only_tile, u32 (&probabilities)[block_n / 4],
+                                             int head, bool only_tile, u32 (&probabilities)[block_n / 4],
                                              SoftmaxState& state, float scale_log2) {
   float scores[block_n / 2], largest[2], nothing_yet[2], shift[2];
   barrier_wait(layout.key_full(place.stage), place.parity);
@@ -39,6 +39,7 @@ __device__ __forceinline__ void attend_first(const HopperForwardParameters& p, c
   shift_scores(scores, largest, shift, scale_log2);
   update_softmax<true>(scores, largest, state, nothing_yet, scale_log2);
   unshift(state, shift, only_tile, scale_log2);
+  if (with_dropout) drop_probabilities(scores, p.forward.dropout, head, row, j * block_n);
   pack_probabilities(probabilities, scores);
 }
 
@@ -48,7 +49,7 @@ __device__ __forceinline__ void attend_first(const HopperForwardParameters& p, c
 template <bool masked>
 __device__ __forceinline__ void attend(const HopperForwardParameters& p, const Layout& layout,
                                        const Consumer& me, const Sequence& sequence, const Scope& scope,
-                                       RingPlace& place, const Sides& sides, int j, int row,
+                                       RingPlace& place, const Sides& sides, int j, int row, int head,
                                        u32 (&probabilities)[block_n / 4], float (&output)[head_dim_v / 2],
                                        SoftmaxState& state, float scale_log2) {
   const RingPlace values = place;
@@ -69,6 +70,7 @@ __device__ __forceinline__ void attend(const HopperForwardParameters& p, const L
   if (masked && masked_by_function) hide_scores(scores, sequence, scope, row, j * block_n);
   row_maxima(largest, scores);
   update_softmax<masked || scores_may_vanish>(scores, largest, state, correction, scale_log2);
+  if (with_dropout) drop_probabilities(scores, p.forward.dropout, head, row, j * block_n);
   wait_output(output, probabilities, scores);
   release(layout.value_empty(values.stage));
   if (clustered) release_elsewhere(layout.value_empty(values.stage));
@@ -121,7 +123,7 @@ __device__ __forceinline__ void consume(const HopperForwardParameters& p, const 
     if (passes_over)
       limit_walk(walk, sequence, scope, tile.row + group * group_rows, group_rows, before, after);
     place = {uniform(place.stage), uniform(place.parity)};
-    const int row = tile.row + row_in_tile;
+    const int row = tile.row + row_in_tile, head = tile.batch * p.forward.heads + tile.head;
     float output[head_dim_v / 2];
 #pragma unroll
     for (int i = 0; i < head_dim_v / 2; ++i) output[i] = 0.0f;
@@ -134,7 +136,7 @@ __device__ __forceinline__ void consume(const HopperForwardParameters& p, const 
     barrier_wait(layout.query_full(slot, group), round / query_slots % 2);
     if (walk.visits(walk.ahead(0))) {
       u32 probabilities[block_n / 4];
-      attend_first(p, layout, me, sequence, scope, place, sides_of(walk), walk.ahead(0), row,
+      attend_first(p, layout, me, sequence, scope, place, sides_of(walk), walk.ahead(0), row, head,
                    !walk.visits(walk.ahead(1)), probabilities, state, scale_log2);
       walk.step(sequence, scope, tile.row);
       do {
@@ -143,12 +145,12 @@ __device__ __forceinline__ void consume(const HopperForwardParameters& p, const 
 #pragma unroll 1
           for (; walk.visits(walk.ahead(0)) && (walk.is_above_full() || walk.is_below_full());
                walk.step(sequence, scope, tile.row))
-            attend<true>(p, layout, me, sequence, scope, place, sides_of(walk), walk.ahead(0), row,
+            attend<true>(p, layout, me, sequence, scope, place, sides_of(walk), walk.ahead(0), row, head,
                          probabilities, output, state, scale_log2);
         }
 #pragma unroll 1
         for (; walk.stays_full(); walk.step(sequence, scope, tile.row))
-          attend<false>(p, layout, me, sequence, scope, place, sides_of(walk), walk.ahead(0), row,
+          attend<false>(p, layout, me, sequence, scope, place, sides_of(walk), walk.ahead(0), row, head,
                         probabilities, output, state, scale_log2);
       } while (walk.visits(walk.ahead(0)));
       release(layout.query_empty(slot, group));

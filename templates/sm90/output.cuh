@@ -22,6 +22,7 @@ __device__ __forceinline__ void store_output(const ForwardParameters& p, float (
     float factor = sees_no_key ? 0.0f : reciprocal_approximate(sum);
     if (grouped && with_sinks) sink = sink_of(p, grouped_head(tile, half));
     if (with_sinks) factor = join_sink(sink, -state.offset[half], sum, log_sum);
+    if (with_dropout) factor *= p.dropout.factor;
     int my_row = row + half * 8, my_head = tile.head;
     if (grouped) my_row = row + half * (8 / pack_group), my_head = grouped_head(tile, half);
     const bool live = my_row < sequence.queries;

@@ -56,6 +56,20 @@ class Gradients(unittest.TestCase):
             self.assertLess(error, 0.02 * y.abs().max(), f"d{name}")  # a few roundings of bf16; the kernels' own
             self.assertEqual(x.dtype, torch.bfloat16)  # tests hold them to twice a plain implementation's error
 
+    def test_dropout_drops_the_same_in_both_passes(self):
+        leaves, d_out = self.leaves()
+        dropout = 0.3, 2**63 + 5, 7
+        keep = tilewright.dropout_mask(dropout, (2 * 4, 40, 70))
+        weights = torch.tensor(list(keep), device=self.device).reshape(2, 4, 40, 70).double() / (1 - dropout[0])
+        copies = [x.detach().double().requires_grad_() for x in leaves]
+        k, v = (x.repeat_interleave(2, 2) for x in copies[1:])
+        scores = torch.einsum("bqhd,bkhd->bhqk", copies[0], k) / 32**0.5
+        hidden = torch.ones(40, 70, dtype=torch.bool, device=self.device).triu(31)
+        exact = torch.einsum("bhqk,bkhd->bqhd", torch.softmax(scores.masked_fill(hidden, float("-inf")), -1) * weights, v)
+        out = tilewright.attention(*leaves, mask="causal", dropout=dropout, runtime=self.runtime)
+        self.assertLess((out.double() - exact).abs().max(), 0.02 * exact.abs().max())
+        self.assert_close(torch.autograd.grad(out, leaves, d_out), torch.autograd.grad(exact, copies, d_out.double()))
+
     def test_backward_of_a_loss(self):
         leaves, d_out = self.leaves()
         out = tilewright.attention(*leaves, mask="causal", runtime=self.runtime)

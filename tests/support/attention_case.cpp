@@ -216,6 +216,7 @@ AttentionResult run_case(Runtime& runtime, const AttentionCase& attention) {
                                 .out = result.out.device_view(runtime, buffers[3])};
   if (spec.lse) arguments.lse = result.lse.device_view(runtime, buffers[4]);
   if (spec.softmax_scale_at_launch) arguments.softmax_scale = 0.3;
+  if (spec.dropout) arguments.dropout = attention.dropout;
   // From shares too small to see to such that leave the keys nearly nothing, in the spec's type.
   GuardedTensor sinks(spec.dtype.q, {heads}, {1});
   std::unique_ptr<DeviceBuffer> sink_buffer;
@@ -234,7 +235,8 @@ AttentionResult run_case(Runtime& runtime, const AttentionCase& attention) {
                            .k = result.k.host_view(),
                            .v = result.v.host_view(),
                            .out = result.out.host_view(),
-                           .softmax_scale = arguments.softmax_scale};
+                           .softmax_scale = arguments.softmax_scale,
+                           .dropout = arguments.dropout};
   if (spec.lse) host.lse = result.lse.host_view();
   if (spec.sinks) host.sinks = sinks.host_view();
   lists.give(nullptr, host);

@@ -38,6 +38,8 @@ struct AttentionCase {
   /// What the spec's expressions take; names that it does not declare are left out.
   std::map<std::string, double> scalars;
   std::map<std::string, NamedTensor> tensors;
+  /// `dropout: true`.
+  Dropout dropout = {.rate = 0.2, .seed = 0x0123456789abcdef, .offset = 3};
   /// Of a mask with blocks: columns of each row of blocks, [batch or 1][heads or 1][row]; empty: drawn for
   /// all.
   std::vector<std::vector<std::vector<std::vector<int32_t>>>> blocks;

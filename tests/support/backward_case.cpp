@@ -63,6 +63,7 @@ BackwardResult run_backward(Runtime& runtime, const AttentionCase& attention, bo
   if (spec.softmax_scale_at_launch) host.softmax_scale = 0.3;
   ExpressionData expressions(attention, spec);
   expressions.give(nullptr, host);
+  if (spec.dropout) host.dropout = attention.dropout;
   const ReferenceResult forward = plain_forward(forward_spec(spec), forward_part(host));
   fill_from(result.out, forward.out);
   for (size_t i = 0; i < forward.lse.size(); ++i) result.lse.set(static_cast<int64_t>(i), forward.lse[i]);

@@ -97,6 +97,7 @@ PackedResult run_packed_case(Runtime& runtime, const PackedCase& packed) {
         .q = of(result.q, 0), .k = of(result.k, 1), .v = of(result.v, 2), .out = of(result.out, 3)};
     if (spec.lse) made.lse = of(result.lse, 4);
     if (spec.softmax_scale_at_launch) made.softmax_scale = 0.3;
+    if (spec.dropout) made.dropout = Dropout{.rate = 0.3, .seed = packed.seed, .offset = 1};
     made.cu_seqlens_q = array(starts_q), made.cu_seqlens_kv = array(starts_kv);
     if (!used_q.empty()) made.seqused_q = array(uses_q);
     if (!used_kv.empty()) made.seqused_kv = array(uses_kv);

@@ -95,17 +95,18 @@ TW_API tw_status tw_kernel_find(const tw_runtime* runtime, const char* spec, con
                                 tw_kernel** kernel);
 TW_API void tw_kernel_destroy(tw_kernel* kernel);
 
-/* JSON: {"spec" (canonical form), "target", "schedule", "from" ("memory", "bundle", "disk", "compiled"), "compiler",
- * "command", "compile_ms", "registers", "spill_bytes", "shared_memory", "threads", "notes": [...], "lse"
- * (true, false), "softmax_scale_at_launch", "head_dim_qk", "head_dim_v", "gqa_ratio", "dtype_q", "dtype_kv",
- * "dtype_out", "layout", "variants": [{"buckets", "schedule", "registers", "spill_bytes", "shared_memory"}]}.
- * The figures of the first level are those of the variant for long sequences. Owned by the kernel. */
+/* JSON: {"spec" (canonical form), "target", "schedule", "from" ("memory", "bundle", "disk", "compiled"),
+ * "compiler", "command", "compile_ms", "registers", "spill_bytes", "shared_memory", "threads", "notes":
+ * [...], "lse" (true, false), "softmax_scale_at_launch", "head_dim_qk", "head_dim_v", "gqa_ratio", "dtype_q",
+ * "dtype_kv", "dtype_out", "layout", "variants": [{"buckets", "schedule", "registers", "spill_bytes",
+ * "shared_memory"}]}. The figures of the first level are those of the variant for long sequences. Owned by
+ * the kernel. */
 TW_API const char* tw_kernel_info(const tw_kernel* kernel);
 /* The generated source. Owned by the kernel. */
 TW_API const char* tw_kernel_source(const tw_kernel* kernel);
 
-/* Makes the kernels of several specs ready. All are tried: the error names each that has no kernel. `files` (or
- * NULL) names the texts in messages. */
+/* Makes the kernels of several specs ready. All are tried: the error names each that has no kernel. `files`
+ * (or NULL) names the texts in messages. */
 TW_API tw_status tw_runtime_prepare(tw_runtime* runtime, const char* const* specs, const char* const* files,
                                     size_t count);
 
@@ -120,8 +121,8 @@ typedef enum tw_dtype {
 } tw_dtype;
 
 /* A tensor that the caller owns: device memory, or host memory with the simulator. Dimensions are always in
- * the order batch, sequence, heads, head_dim (LSE: batch, heads, sequence), whatever the layout in memory. With
- * layout packed: rows of all sequences, heads, head_dim (LSE: heads, rows). */
+ * the order batch, sequence, heads, head_dim (LSE: batch, heads, sequence), whatever the layout in memory.
+ * With layout packed: rows of all sequences, heads, head_dim (LSE: heads, rows). */
 typedef struct tw_tensor {
   void* data;
   int32_t dtype; /* tw_dtype */
@@ -149,19 +150,26 @@ typedef struct tw_named_tensor {
   tw_tensor tensor; /* of the rank and type that the spec says; each dimension has its full extent or 1 */
 } tw_named_tensor;
 
+/* `dropout: true`: probabilities are dropped with `rate` (0 <= rate < 1), the others scaled by 1 / (1 -
+ * rate). Equal seed and offset drop the same places. */
+typedef struct tw_dropout {
+  double rate;
+  uint64_t seed, offset;
+} tw_dropout;
+
 /* All that a forward launch may take. Zeros, then `size` and what the spec asks for. */
 typedef struct tw_forward {
   size_t size; /* sizeof(tw_forward) */
   const tw_tensor *q, *k, *v, *out, *lse;
   const double* softmax_scale;
-  /* Layout packed, int32, rank 1, on the device: sequence i is rows cu_seqlens[i] to cu_seqlens[i + 1] - 1, so that
-   * there is one number more than sequences. seqused, optional: how many rows of each sequence count. Rows of no
-   * sequence are neither read nor written. */
+  /* Layout packed, int32, rank 1, on the device: sequence i is rows cu_seqlens[i] to cu_seqlens[i + 1] - 1,
+   * so that there is one number more than sequences. seqused, optional: how many rows of each sequence count.
+   * Rows of no sequence are neither read nor written. */
   const tw_tensor *cu_seqlens_q, *cu_seqlens_kv, *seqused_q, *seqused_kv;
   const tw_tensor* sinks; /* `sinks: true`: rank 1, a logit for each query head, fp32 or of q's type */
-  /* mask.blocks, int32 on the device: block i of queries sees the blocks of keys block_columns[block_rows[b, h, i]] to
-   * block_columns[block_rows[b, h, i + 1] - 1], each named once. block_rows: rank 3, [batch or 1, heads or 1, blocks of
-   * queries + 1]; block_columns: rank 1. */
+  /* mask.blocks, int32 on the device: block i of queries sees the blocks of keys block_columns[block_rows[b,
+   * h, i]] to block_columns[block_rows[b, h, i + 1] - 1], each named once. block_rows: rank 3, [batch or 1,
+   * heads or 1, blocks of queries + 1]; block_columns: rank 1. */
   const tw_tensor *block_rows, *block_columns;
   /* How the launch shares the device with others; see LaunchOptions in tilewright.hpp. */
   int32_t programmatic_dependent_launch; /* 0 or 1: may start before the launch before it has finished */
@@ -170,15 +178,16 @@ typedef struct tw_forward {
   size_t scalar_count;
   const tw_named_tensor* tensors;
   size_t tensor_count;
+  const tw_dropout* dropout; /* required when the spec says `dropout: true`, else NULL */
 } tw_forward;
 
 /* As tw_launch, for specs that ask for more and for launch options. */
 TW_API tw_status tw_launch_forward(const tw_kernel* kernel, void* stream, const tw_forward* arguments);
 
-/* What a backward launch takes. All tensors are required but `d_lse`, the gradient of LSE, which may be given when
- * the spec says `lse: true`, and what the spec does not ask for. `softmax_scale` as for tw_launch. */
+/* What a backward launch takes. All tensors are required but `d_lse`, the gradient of LSE, which may be given
+ * when the spec says `lse: true`, and what the spec does not ask for. `softmax_scale` as for tw_launch. */
 typedef struct tw_backward {
-  size_t size; /* sizeof(tw_backward) */
+  size_t size;                            /* sizeof(tw_backward) */
   const tw_tensor *q, *k, *v, *out, *lse; /* what the forward pass took and gave */
   const tw_tensor* d_out;                 /* the gradient of out */
   const tw_tensor *dq, *dk, *dv;          /* written */
@@ -192,13 +201,21 @@ typedef struct tw_backward {
   size_t scalar_count;
   const tw_named_tensor* tensors;
   size_t tensor_count;
+  const tw_dropout* dropout; /* as the forward pass had it */
 } tw_backward;
 
-/* Starts a kernel whose spec says `pass: backward`: all of the pass, one kernel after the other on the stream. Neither
- * allocates, synchronises nor compiles; may be captured into a CUDA graph. */
+/* Starts a kernel whose spec says `pass: backward`: all of the pass, one kernel after the other on the
+ * stream. Neither allocates, synchronises nor compiles; may be captured into a CUDA graph. */
 TW_API tw_status tw_launch_backward(const tw_kernel* kernel, void* stream, const tw_backward* arguments);
 
-/* Bytes of workspace that a launch of these lengths needs; `heads` are query heads. 0 for the forward pass. */
+/* Which probabilities dropout keeps, 1, and drops, 0: `keep` is [count[0]][count[1]][count[2]] bytes, for
+ * heads (of all batches: batch * heads + head), queries and keys from first[0], first[1] and first[2] on. On
+ * the CPU, for tests. */
+TW_API tw_status tw_dropout_mask(const tw_dropout* dropout, const int64_t first[3], const int64_t count[3],
+                                 uint8_t* keep);
+
+/* Bytes of workspace that a launch of these lengths needs; `heads` are query heads. 0 for the forward pass.
+ */
 TW_API tw_status tw_workspace_size(const tw_kernel* kernel, int64_t batch, int64_t heads, int64_t seqlen_q,
                                    int64_t seqlen_kv, size_t* bytes);
 

@@ -39,6 +39,27 @@ struct TensorView {
   std::vector<int64_t> strides;  // empty: contiguous in the order of the spec's layout
 };
 
+/// `dropout: true`: each probability is dropped with `rate`, 0 <= rate < 1, and the others are scaled by 1 / (1 - rate);
+/// LSE and the softmax's denominator are those without dropout. Equal seed and offset drop the same places, whatever the
+/// GPU and the schedule; the backward pass takes what the forward pass had.
+struct Dropout {
+  double rate = 0;
+  uint64_t seed = 0;
+  uint64_t offset = 0;  // one for each use of a seed
+};
+
+/// Places in the matrix of scores. Heads count through all batches: batch * heads + head. With layout packed the batch
+/// is the sequence, and queries and keys count from its first.
+struct DropoutRange {
+  int64_t head = 0, heads = 1;
+  int64_t query = 0, queries = 0;
+  int64_t key = 0, keys = 0;
+};
+
+/// Which probabilities of the range kernels keep, 1, and which they drop, 0: [heads][queries][keys]. On the CPU, for
+/// tests. Throws Error(usage) for a rate or range that cannot be.
+std::vector<uint8_t> dropout_mask(const Dropout& dropout, const DropoutRange& range);
+
 struct ForwardArguments {
   TensorView q, k, v, out;
   std::optional<TensorView> lse;  // required when the spec says `lse: true`, refused otherwise
@@ -63,6 +84,7 @@ struct ForwardArguments {
   /// - 1]: from low to high is fastest. block_rows: [batch or 1, heads or 1, blocks of queries + 1];
   /// block_columns: rank 1.
   std::optional<TensorView> block_rows, block_columns;
+  std::optional<Dropout> dropout;  // required when the spec says `dropout: true`, refused otherwise
 };
 
 /// The backward pass: from what the forward pass took and gave, and the gradient of its output, the gradients
@@ -80,6 +102,7 @@ struct BackwardArguments {
   void* workspace =
       nullptr;  // device memory for this launch alone, aligned to 16 bytes; needs no initial values
   size_t workspace_bytes = 0;  // at least Kernel::workspace_size of the launch's shape
+  std::optional<Dropout> dropout;  // as the forward pass had it
 };
 
 /// Where a kernel came from when it was asked for.
