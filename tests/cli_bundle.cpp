@@ -1,4 +1,6 @@
 // tilewright precompile and bundle, with a compiler that compiles nothing.
+#include <fmt/format.h>
+
 #include "cli_harness.h"
 
 namespace tilewright::cli_test {
@@ -24,18 +26,19 @@ TEST_F(Bundles, EveryKernelOnceWhateverTheOrderAndTheProcesses) {
                              "a.twb", "--jobs", "1", "--json"});
   ASSERT_EQ(first.code, 0) << first.err;
   nlohmann::json json = first.json();
-  EXPECT_EQ(json["kernels"], 6) << "two variants of one of them on each target";
-  EXPECT_EQ(json["compiled"], 6);
+  const int kernels = json["kernels"];
+  EXPECT_GT(kernels, 4) << "two specs on two targets, and several variants of one of them";
+  EXPECT_EQ(json["compiled"], kernels);
   EXPECT_EQ(json["specs"], 3);
   EXPECT_EQ(json["bytes"], contents(folder / "a.twb").size());
   environment["TILEWRIGHT_CACHE_DIR"] = (folder / "other cache").string();
   Result second = precompile(
       {"other.yaml", "small.yaml", "--target", "sm_90a,sm_80", "-o", "b.twb", "--jobs", "3", "--json"});
-  EXPECT_EQ(second.json()["compiled"], 6);
+  EXPECT_EQ(second.json()["compiled"], kernels);
   EXPECT_TRUE(contents(folder / "a.twb") == contents(folder / "b.twb"));
   Result third = precompile({"other.yaml", "small.yaml", "--target", "sm_90a,sm_80", "-o", "b.twb"});
-  EXPECT_TRUE(contains(third.out, "b.twb: 6 kernels of 2 specs, ")) << third.out;
-  EXPECT_TRUE(contains(third.out, "0 compiled, 6 from the cache")) << third.out;
+  EXPECT_TRUE(contains(third.out, fmt::format("b.twb: {} kernels of 2 specs, ", kernels))) << third.out;
+  EXPECT_TRUE(contains(third.out, fmt::format("0 compiled, {} from the cache", kernels))) << third.out;
 }
 
 TEST_F(Bundles, ListVerifyCovers) {
