@@ -151,11 +151,17 @@ std::vector<std::string> illegal_because(const AttentionSpec& spec, const Schedu
 // from head dim 96 on: by 5 to 12 %, at 256 by 20 %; at 80 they are not.
 constexpr int widest_for_three = 96, widest_for_two_of_few = 80;
 
-// Through a narrow window a tile of query rows visits few tiles of keys, and its beginning and end weigh as
-// much as these: four consumers hide each other's, small tiles of keys waste less beyond the window's sides,
-// and many stages let each consumer go its own way. At head dim 64 and 128 keys 1.77 times as fast as the
-// tiles for wide masks, 1.53 times cuDNN.
-constexpr Schedule narrow_tiles{Family::sm90, 256, 64, 20, 5};
+// Through a narrow window, or under a mask of short sequences, a tile of query rows visits few tiles of keys,
+// and its beginning and end weigh as much as these: four consumers hide each other's, small tiles of keys
+// waste less beyond the mask, and many stages let each consumer go its own way. At head dim 64 a window of
+// 128 keys is 1.77 times as fast as with the tiles for wide masks, and causal 1k and 2k are 1.17 and 1.19
+// times.
+constexpr Schedule narrow_tiles{Family::sm90, 256, 64, 20, 5}, short_tiles{Family::sm90, 256, 64, 20, 3};
+
+// Their registers hold nothing beside: dropout and the places of packed sequences spill.
+bool fits_four(const AttentionSpec& spec) {
+  return std::max(spec.head_dim.qk, spec.head_dim.v) <= 64 && !spec.dropout && spec.layout != Layout::packed;
+}
 
 // Where rows see a range of keys that only a launch knows, such as their documents, tiles of 192 rows reach
 // over too many ranges; and a mask's function beside look-ups does not fit three consumers' registers.
@@ -167,10 +173,10 @@ int preferred_consumers(const AttentionSpec& spec, const ShapeBucket& bucket) {
   const int widest = std::max(spec.head_dim.qk, spec.head_dim.v);
   const bool few = bucket.name == "few" || bucket.name == "rows";
   if (few) return widest <= widest_for_two_of_few || spec.layout == Layout::packed ? 2 : 1;
-  const bool short_tiles = spec.mask.kind != Mask::Kind::none && bucket.name != long_bucket().name;
+  const bool is_short = spec.mask.kind != Mask::Kind::none && bucket.name != long_bucket().name;
   // Beside the few registers of three or four consumers dropout spills.
   const bool crowded = wants_two(kernel_expressions(spec)) || spec.dropout;
-  return widest <= widest_for_three && !short_tiles && !crowded ? 3 : 2;
+  return widest <= widest_for_three && !is_short && !crowded ? 3 : 2;
 }
 
 std::vector<Schedule> preferred(const AttentionSpec& spec, const Target& target, const ShapeBucket& bucket) {
@@ -191,7 +197,9 @@ std::vector<Schedule> preferred(const AttentionSpec& spec, const Target& target,
   Schedule schedule{Family::sm90, 64 * consumers, 0, 4 * (consumers + 1), 2, false, consumers > 1};
   schedule.block_n = largest_block_n(spec, schedule, target_by_name("sm_90a"), most_keys);
   const bool few = bucket.name == "few" || bucket.name == "rows";
-  if (has_narrow_window(spec) && widest <= 64 && !spec.dropout && !few) return {narrow_tiles, schedule};
+  if (few || !fits_four(spec)) return {schedule};
+  if (has_narrow_window(spec)) return {narrow_tiles, schedule};
+  if (spec.mask.kind != Mask::Kind::none && bucket.name == "short") return {short_tiles, schedule};
   return {schedule};
 }
 
@@ -200,8 +208,8 @@ std::string reason(const AttentionSpec& spec, const Schedule& schedule, const Ta
     return "64 rows of " + text(schedule.pack_group) +
            " heads, since few queries fill a tile only together and so share the loads of its keys";
   if (schedule.consumers() == 4)
-    return "4 consumers of 64 rows, which hide each other's beginnings and ends, and 64 keys: the window is "
-           "narrow";
+    return "4 consumers of 64 rows, which hide each other's beginnings and ends, and 64 keys: a "
+           "tile of rows sees few";
   const bool could_be_three = std::max(spec.head_dim.qk, spec.head_dim.v) <= widest_for_three;
   std::string rows = "the most whose output of " + text(spec.head_dim.v) + " columns fits their registers";
   if (schedule.consumers() == 1)

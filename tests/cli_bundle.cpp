@@ -12,7 +12,7 @@ class Bundles : public CommandTest {
     environment["TILEWRIGHT_NVRTC"] = TILEWRIGHT_BINARY_DIR "/fakes/fake_nvrtc.so";
     // Blocks of their own: one kernel a target, whatever the launch.
     write("small.yaml", "head_dim: 32\nname: small\nblocks: {n: 64}\n");
-    write("other.yaml", "head_dim: 64\nmask: causal\n");
+    write("other.yaml", "head_dim: 72\nmask: causal\n");
     write("same.yaml", "# the same kernel\nhead_dim: 32\nblocks: {n: 64}\n");
   }
   Result precompile(std::vector<std::string> arguments) {

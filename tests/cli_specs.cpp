@@ -186,7 +186,7 @@ TEST_F(Specs, ExplainOfAFamilyWhoseBlocksShareTiles) {
 }
 
 TEST_F(Specs, ExplainSaysWhichVariantALaunchRuns) {
-  write("spec.yaml", "head_dim: 64\nmask: causal\n");
+  write("spec.yaml", "head_dim: 72\nmask: causal\n");
   const auto explain = [&](const char* seqlen) {
     return tilewright({"explain", "spec.yaml", "--target", "sm_90a", "--no-compile", "--batch", "16",
                        "--heads", "32", "--seqlen-q", seqlen, "--json"})

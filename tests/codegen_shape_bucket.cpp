@@ -45,11 +45,17 @@ TEST(ShapeBucket, ByName) {
 
 TEST(BucketSchedules, DependOnTheLaunchWhereThatWasMeasuredToWin) {
   const Target& hopper = target_by_name("sm_90a");
-  const AttentionSpec causal = spec_of("{head_dim: 64, mask: causal}");
+  const AttentionSpec causal = spec_of("{head_dim: 80, mask: causal}");
   const LaunchShape brief{.batch = 16, .heads = 32, .seqlen_q = 1024, .seqlen_kv = 1024},
       lengthy{.batch = 1, .heads = 32, .seqlen_q = 16384, .seqlen_kv = 16384};
   EXPECT_EQ(schedule_for(causal, hopper, brief).block_m, 128);
   EXPECT_EQ(schedule_for(causal, hopper, lengthy).block_m, 192);
+  EXPECT_EQ(schedule_for(spec_of("{head_dim: 64, mask: causal}"), hopper, brief).block_m, 256);
+  for (const char* full_registers : {"dropout: true", "layout: packed"})
+    EXPECT_EQ(schedule_for(spec_of(std::string("{head_dim: 64, mask: causal, ") + full_registers + "}"),
+                           hopper, brief)
+                  .block_m,
+              128);
   EXPECT_EQ(choose_schedule(causal, hopper), schedule_for(causal, hopper, lengthy));
   const BucketSchedules schedules = bucket_schedules(causal, hopper);
   EXPECT_EQ(schedules.at(brief), schedule_for(causal, hopper, brief));

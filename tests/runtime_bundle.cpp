@@ -295,7 +295,7 @@ TEST_F(FromBundle, InterruptedWorkIsNotDoneAgain) {
 }
 
 TEST(PrecompileJobs, CoverTheVariants) {
-  const AttentionSpec spec = parse_spec("{head_dim: 64, mask: causal, name: x}", "spec");
+  const AttentionSpec spec = parse_spec("{head_dim: 72, mask: causal, name: x}", "spec");
   const auto jobs = precompile_jobs(spec, "x", target_by_name("sm_90a"));
   ASSERT_EQ(jobs.size(), 2u);
   EXPECT_NE(source_key(jobs[0]), source_key(jobs[1]));

@@ -246,12 +246,12 @@ TEST_F(HopperDeviceTest, BlocksShareTilesByACounterOfTheStream) {
 TEST_F(HopperDeviceTest, EveryLaunchRunsTheVariantOfItsShape) {
   IN_CHILD({
     Runtime runtime(options());
-    auto kernel = runtime.kernel(parse_spec("{head_dim: 64, mask: causal}", "spec"));
+    auto kernel = runtime.kernel(parse_spec("{head_dim: 72, mask: causal}", "spec"));
     EXPECT_EQ(kernel->variants().size(), 2u);
     EXPECT_EQ(lines("load").size(), 2u) << "all are loaded before the first launch";
-    DeviceBuffer memory(runtime, 2 * 2100 * 9 * 64 * 2);
+    DeviceBuffer memory(runtime, 2 * 2100 * 9 * 72 * 2);
     const auto threads = [&](int64_t batch, int64_t seqlen) {
-      TensorView view{.data = memory.data(), .dtype = DataType::bf16, .shape = {batch, seqlen, 9, 64}};
+      TensorView view{.data = memory.data(), .dtype = DataType::bf16, .shape = {batch, seqlen, 9, 72}};
       kernel->launch(nullptr, {.q = view, .k = view, .v = view, .out = view});
       return lines("launch ").back();
     };
