@@ -2,7 +2,6 @@
 #include "cli/tune.h"
 
 #include <fmt/format.h>
-#include <poll.h>
 #include <signal.h>
 #include <unistd.h>
 
@@ -10,7 +9,6 @@
 #include <chrono>
 #include <deque>
 #include <fstream>
-#include <list>
 #include <memory>
 #include <thread>
 
@@ -21,6 +19,7 @@
 #include "runtime/cache.h"
 #include "runtime/compile_limits.h"
 #include "tilewright/tilewright.hpp"
+#include "tuner/worker_pool.h"
 
 namespace tilewright::cli {
 namespace {
@@ -93,15 +92,13 @@ class ProgressLine {
 /// GPUs of one model share a queue of specs.
 struct Queue {
   GpuModel model;
-  std::deque<size_t> jobs;
-  int workers = 0;
+  int number;  // in the pool
 };
 
 struct Worker {
   GpuOfHost gpu;
-  Queue* queue;
-  ChildProcess process;
-  std::optional<size_t> job;
+  int queue;                  // in the pool
+  std::optional<size_t> job;  // at hand
   TuneProgress progress;
 };
 
@@ -194,23 +191,24 @@ class TuneCommand {
     if (jobs == 0)
       jobs = compiles_at_once(static_cast<int>(std::thread::hardware_concurrency()), available_memory());
     settings_.jobs = std::max(1, jobs / static_cast<int>(gpus.size()));
-    for (GpuOfHost& gpu : gpus) {
-      Queue& queue = queue_of(gpu.gpu);
-      ++queue.workers;
-      ChildProcess process([&](Channel& channel) { serve_tuning(channel, gpu, jobs_, settings_); });
-      workers_.push_back({gpu, &queue, std::move(process), std::nullopt, {}});
+    for (const GpuOfHost& gpu : gpus) {
+      const int queue = queue_of(gpu.gpu);
+      workers_.push_back({gpu, queue, std::nullopt, {}});
+      pool_.add_worker(queue,
+                       [this, gpu](Channel& channel) { serve_tuning(channel, gpu, jobs_, settings_); });
     }
-    for (Queue& queue : queues_) total_ += queue.jobs.size();
   }
 
-  Queue& queue_of(const GpuModel& model) {
-    for (Queue& queue : queues_)
+  int queue_of(const GpuModel& model) {
+    for (const Queue& queue : queues_)
       if (queue.model.name == model.name && queue.model.multiprocessors == model.multiprocessors)
-        return queue;
-    queues_.push_back({.model = model});
+        return queue.number;
+    std::deque<size_t> jobs;
     for (size_t i = 0; i < jobs_.size(); ++i)
-      if (!options_.resume || !has_records(model, jobs_[i])) queues_.back().jobs.push_back(i);
-    return queues_.back();
+      if (!options_.resume || !has_records(model, jobs_[i])) jobs.push_back(i);
+    total_ += jobs.size();
+    queues_.push_back({model, pool_.add_queue(std::move(jobs))});
+    return queues_.back().number;
   }
 
   bool has_records(const GpuModel& model, const TuneJob& job) {
@@ -231,59 +229,49 @@ class TuneCommand {
   }
 
   void serve() {
-    for (Worker& worker : workers_) give_work(worker);
-    while (!interrupted) {
-      std::vector<pollfd> requests;
-      std::vector<Worker*> busy;
-      for (Worker& worker : workers_)
-        if (worker.job) {
-          requests.push_back({worker.process.channel().descriptor(), POLLIN, 0});
-          busy.push_back(&worker);
-        }
-      if (busy.empty()) break;
-      poll(requests.data(), requests.size(), 500);
-      for (size_t i = 0; i < busy.size() && !interrupted; ++i)
-        if (requests[i].revents) hear(*busy[i]);
-      show_progress();
-    }
+    pool_.run(
+        {.request = [this](int worker, size_t job, size_t waiting) { return request(worker, job, waiting); },
+         .hear = [this](int worker, size_t, const std::string& bytes) { return hear(worker, bytes); },
+         .lost = [this](int worker, size_t job, const std::string& end) { lose(worker, job, end); },
+         .go_on =
+             [this] {
+               show_progress();
+               return !interrupted;
+             }});
     progress_.clear();
   }
 
-  void give_work(Worker& worker) {
-    worker.job.reset();
-    Queue& queue = *worker.queue;
-    if (queue.jobs.empty()) return;
+  std::optional<std::string> request(int number, size_t job, size_t waiting) {
     const double left = budget_ - seconds();
     if (left <= 0) {
-      for (size_t job : queue.jobs) progress_.line(jobs_[job].title + ": not tuned, the budget is used up");
-      queue.jobs.clear();
-      return;
+      progress_.line(jobs_[job].title + ": not tuned, the budget is used up");
+      return std::nullopt;
     }
-    const double share = left * queue.workers / static_cast<double>(queue.jobs.size());
-    worker.job = queue.jobs.front();
-    queue.jobs.pop_front();
-    worker.process.channel().send(tune_request(*worker.job, std::min(share, left)));
+    Worker& worker = workers_[static_cast<size_t>(number)];
+    const double share = left * pool_.workers_of(worker.queue) / static_cast<double>(waiting + 1);
+    worker.job = job;
+    return tune_request(job, std::min(share, left));
   }
 
-  void hear(Worker& worker) {
-    const auto bytes = worker.process.channel().receive(60);
-    if (!bytes) {
-      const std::string end = worker.process.stop();
-      progress_.line(fmt::format("error: {}: the worker of GPU {} {}", jobs_[*worker.job].title,
-                                 worker.gpu.ordinal, end.empty() ? "ended" : end));
-      fail(exit_internal);
-      worker.job.reset();
-      --worker.queue->workers;
-      return;
-    }
-    TuneMessage message = read_tune_message(*bytes);
-    if (!message.done) {
-      worker.progress = message.progress;
-      return;
-    }
+  /// True: the worker's job is done.
+  bool hear(int number, const std::string& bytes) {
+    Worker& worker = workers_[static_cast<size_t>(number)];
+    TuneMessage message = read_tune_message(bytes);
+    worker.progress = message.progress;
+    if (!message.done) return false;
     take(worker, message.outcome);
+    worker.job.reset();
+    return true;
+  }
+
+  void lose(int number, size_t job, const std::string& end) {
+    Worker& worker = workers_[static_cast<size_t>(number)];
+    ++done_;
+    progress_.line(fmt::format("[{}/{}] {}: error: the process that tuned it on GPU {} {}", done_, total_,
+                               jobs_[job].title, worker.gpu.ordinal, end));
+    fail(exit_internal);
+    worker.job.reset();
     worker.progress = {};
-    give_work(worker);
   }
 
   void take(Worker& worker, TuneOutcome& outcome) {
@@ -348,7 +336,6 @@ class TuneCommand {
   double seconds() const { return std::chrono::duration<double>(Clock::now() - begin_).count(); }
 
   int finish() {
-    workers_.clear();
     std::error_code ignored;
     if (!own_cache_.empty()) fs::remove_all(own_cache_, ignored);
     std::stable_sort(results_.begin(), results_.end(), [](const Result& a, const Result& b) {
@@ -410,8 +397,9 @@ class TuneCommand {
   std::vector<TuneJob> jobs_;
   TuneSettings settings_;
   fs::path directory_, own_cache_;
-  std::list<Queue> queues_;
-  std::list<Worker> workers_;
+  WorkerPool pool_;
+  std::vector<Queue> queues_;
+  std::vector<Worker> workers_;
   std::vector<Result> results_;
   ProgressLine progress_;
   size_t done_ = 0, total_ = 0;
