@@ -270,6 +270,11 @@ Outcome run(Options options) {
         options.softmax_scale;  // refused by the launch, with the reason
   }
 
+  DeviceBuffer workspace(runtime, static_cast<size_t>(outcome.kernel->workspace_size(shape)));
+  workspace.fill(0xff);
+  arguments.workspace = workspace.data();
+  arguments.workspace_bytes = workspace.bytes();
+
   announce_waits(options, model_io(spec, outcome.variant().schedule, shape), runtime.is_simulator());
   auto start = std::chrono::steady_clock::now();
   outcome.kernel->launch(nullptr, arguments);

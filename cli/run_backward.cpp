@@ -113,6 +113,10 @@ Outcome run(const BackwardRun& options, Runtime& runtime) {
   arguments.scalars = host.scalars = forward_arguments.scalars;
   arguments.tensors = forward_arguments.tensors, host.tensors = host_forward.tensors;
   forward_arguments.dropout = arguments.dropout = host.dropout = options.dropout;
+  DeviceBuffer forward_workspace(runtime, static_cast<size_t>(forward_kernel->workspace_size(options.shape)));
+  forward_workspace.fill(0xff);
+  forward_arguments.workspace = forward_workspace.data();
+  forward_arguments.workspace_bytes = forward_workspace.bytes();
   forward_kernel->launch(nullptr, forward_arguments);
   outcome.kernel->launch_backward(nullptr, arguments);
   runtime.synchronize();

@@ -5,6 +5,7 @@
 #include "codegen/error.h"
 #include "codegen/families.h"
 #include "codegen/kernel_expressions.h"
+#include "codegen/look_up_tables.h"
 
 namespace tilewright {
 namespace {
@@ -83,7 +84,8 @@ BackwardPlan plan_backward(const AttentionSpec& spec, const Schedule& schedule, 
 }
 
 int64_t workspace_size(const AttentionSpec& spec, const Schedule& schedule, const LaunchShape& shape) {
-  return spec.pass == Pass::backward ? plan_backward(spec, schedule, shape).workspace.bytes : 0;
+  if (spec.pass == Pass::backward) return plan_backward(spec, schedule, shape).workspace.bytes;
+  return table_entries(look_up_tables(spec), schedule, shape) * table_entry_bytes;
 }
 
 }  // namespace tilewright

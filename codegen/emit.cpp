@@ -11,6 +11,7 @@
 #include "codegen/error.h"
 #include "codegen/families.h"
 #include "codegen/kernel_expressions.h"
+#include "codegen/look_up_tables.h"
 #include "codegen/template_items.h"
 #include "codegen/templates.h"
 #include "codegen/warpgroup_products.h"
@@ -167,7 +168,8 @@ std::string simulator_entry_points(const Source& source, const std::string& para
     else
       text += "  " + kernel + "(*(const " + type + "*)parameters);\n}\n";
   };
-  if (source.before) add_thunk(source.before->name, "BackwardParameters", expressions);
+  if (source.before)
+    add_thunk(source.before->name, source.after ? "BackwardParameters" : "ForwardParameters", expressions);
   add_thunk(source.kernel_name, parameters, expressions);
   if (source.after) add_thunk(source.after->name, "BackwardParameters", false);
   return text;
@@ -249,6 +251,7 @@ Source emit(const AttentionSpec& spec, const Schedule& schedule, const Target& t
   if (backward) add_backward_kernels(source, schedule);
 
   const KernelExpressions expressions = kernel_expressions(spec);
+  if (!expressions.tables.empty()) source.before = EntryPoint{table_kernel_name, table_threads, 0};
   const std::vector<TemplateItem> constants =
       parse_template(configuration(spec, expressions, schedule, target), backend);
   std::vector<Section> sections;
@@ -263,8 +266,10 @@ Source emit(const AttentionSpec& spec, const Schedule& schedule, const Target& t
     if (expressions.any()) {
       add_file("expressions.cuh");
       add_file("expression_limits.cuh");
+      if (!expressions.tables.empty()) add_file("expression_tables.cuh");
       own = parse_template(expression_declarations(spec, expressions), backend);
       sections.push_back({"This kernel's expressions", &own});
+      if (!expressions.tables.empty()) add_file("fill_tables.cuh");
     } else {
       add_file("no_expressions.cuh");
     }
@@ -331,9 +336,10 @@ Source emit(const AttentionSpec& spec, const Schedule& schedule, const Target& t
   }
   const std::vector<TemplateItem> entry =
       parse_template(backward ? backward_entry_points(schedule.family, expressions.any())
-                              : entry_point(schedule.family, expressions.any()),
+                              : (source.before ? table_kernel(expressions.tables) + "\n" : "") +
+                                    entry_point(schedule.family, expressions.any()),
                      backend);
-  sections.push_back({backward ? "The kernels" : "The kernel", &entry});
+  sections.push_back({source.before ? "The kernels" : "The kernel", &entry});
 
   source.text = header(spec, schedule, target) + "\n";
   if (backend == Backend::simulator)

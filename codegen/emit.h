@@ -32,7 +32,8 @@ struct Source {
   std::string kernel_name;  // the entry point, extern "C"; of several the main one
   int threads = 0;          // per block
   int shared_memory = 0;    // dynamic, bytes
-  /// The backward pass: the kernels that run before and after the main one. Forward: none.
+  /// The kernels that run before and after the main one: of the backward pass; forward, the one before fills
+  /// the tables of look-ups, if the mask has any.
   std::optional<EntryPoint> before, after;
 };
 

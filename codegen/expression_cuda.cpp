@@ -243,15 +243,15 @@ class ValuePrinter {
   int& names_;
 };
 
-std::string function(const std::string& signature, const Expression& expression) {
+}  // namespace
+
+std::string value_function(const std::string& signature, const Expression& expression) {
   std::string statements;
   int names = 0;
   const Text value = ValuePrinter(statements, names).print(expression, true);
   return "/// " + to_text(expression) + "\n__device__ __forceinline__ " + signature + " {\n" + statements +
          "  return " + value.text + ";\n}\n";
 }
-
-}  // namespace
 
 std::string variable_text(ExpressionVariable variable) {
   const bool position = variable == ExpressionVariable::q || variable == ExpressionVariable::kv ||
@@ -269,11 +269,11 @@ bool is_uniform(const Expression& expression) {
 }
 
 std::string mask_function(const Expression& mask) {
-  return function("bool mask_of(const Scope& scope, int q, int kv)", mask);
+  return value_function("bool mask_of(const Scope& scope, int q, int kv)", mask);
 }
 
 std::string score_function(const Expression& score, const std::string& name) {
-  return function("float " + name + "(const Scope& scope, int q, int kv, float score)", score);
+  return value_function("float " + name + "(const Scope& scope, int q, int kv, float score)", score);
 }
 
 }  // namespace tilewright

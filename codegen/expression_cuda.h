@@ -13,6 +13,7 @@
 
 #include <set>
 #include <string>
+#include <vector>
 
 #include "codegen/expression.h"
 
@@ -27,17 +28,22 @@ std::string score_function(const Expression& score, const std::string& name = "s
 
 /// `TileState tile_state(const Scope& scope, int q0, int q1, int kv0, int kv1)`: what the mask is for rows at
 /// q0 to q1 and keys kv0 to kv1, the last included. Sound; `mixed` where it cannot tell.
-std::string tile_state_function(const Expression& mask);
+/// Of look-ups in `tables` it and key_range read `table_N_range(scope, tile)`: the first rows and keys that
+/// they are asked for begin a tile.
+std::string tile_state_function(const Expression& mask, const std::vector<Expression>& tables = {});
 
 /// `KeyRange key_range(const Scope& scope, int q0, int q1)`: see key_rule().
-std::string key_range_function(const Expression& mask);
+std::string key_range_function(const Expression& mask, const std::vector<Expression>& tables = {});
 
 /// `KeyLimits row_limits(const Scope& scope, int q, int key)`: the keys that the row at q sees, counted from
 /// `key`; of masks with gives_limits() (expression_key_ranges.h).
 std::string row_limits_function(const Expression& mask);
 
 /// Tensors whose look-ups in tile_state and key_range are of ranges: their indices depend on q or kv.
-std::set<std::string> range_look_ups(const Expression& mask);
+std::set<std::string> range_look_ups(const Expression& mask, const std::vector<Expression>& tables = {});
+
+/// A function of this signature, whose parameters are what the expression uses, that returns its value.
+std::string value_function(const std::string& signature, const Expression& expression);
 
 /// The same value all over a tile: uses neither q, kv nor score.
 bool is_uniform(const Expression& expression);

@@ -6,6 +6,7 @@
 #include "codegen/expression_cuda_text.h"
 #include "codegen/expression_key_ranges.h"
 #include "codegen/expression_ranges.h"
+#include "codegen/look_up_tables.h"
 
 namespace tilewright {
 namespace {
@@ -88,7 +89,8 @@ std::string int_name(Operation operation) {
 
 class RangePrinter {
  public:
-  explicit RangePrinter(std::string& statements) : statements_(statements) {}
+  RangePrinter(std::string& statements, const std::vector<Expression>& tables)
+      : statements_(statements), tables_(tables) {}
 
   std::string print(const Expression& expression) {
     return named(type_name(expression.type()), print_whole(expression));
@@ -175,6 +177,11 @@ class RangePrinter {
   }
 
   std::string print_look_up(const Expression& expression) {
+    const auto table = std::find(tables_.begin(), tables_.end(), expression);
+    if (table != tables_.end())
+      return "table_" + std::to_string(table - tables_.begin()) + "_range(scope, " +
+             (is_by_key(expression) ? "kv0 / block_n)"
+                                    : "(q0 - scope.seqlen_kv + scope.seqlen_q) / block_m)");
     std::string text = "tensor_" + expression.name() + "_range(scope";
     for (const Expression& index : expression.operands()) text += ", saturated_range(" + print(index) + ")";
     return text + ")";
@@ -203,6 +210,7 @@ class RangePrinter {
   }
 
   std::string& statements_;
+  const std::vector<Expression>& tables_;
   int names_ = 0;   // of ranges: r1, r2 …
   int values_ = 0;  // of values: v1, v2 …
 };
@@ -212,10 +220,11 @@ bool rule_uses_row(const KeyRule& rule) {
   return std::any_of(rule.rules.begin(), rule.rules.end(), rule_uses_row);
 }
 
-void collect_ranges(const Expression& expression, std::set<std::string>& names) {
-  if (is_point(expression)) return;
+void collect_ranges(const Expression& expression, const std::vector<Expression>& tables,
+                    std::set<std::string>& names) {
+  if (is_point(expression) || std::find(tables.begin(), tables.end(), expression) != tables.end()) return;
   if (expression.operation() == O::look_up) names.insert(expression.name());
-  for (const Expression& operand : expression.operands()) collect_ranges(operand, names);
+  for (const Expression& operand : expression.operands()) collect_ranges(operand, tables, names);
 }
 
 std::string function(const std::string& signature, const Expression& mask, const std::string& body) {
@@ -224,9 +233,9 @@ std::string function(const std::string& signature, const Expression& mask, const
 
 }  // namespace
 
-std::string tile_state_function(const Expression& mask) {
+std::string tile_state_function(const Expression& mask, const std::vector<Expression>& tables) {
   std::string statements;
-  const std::string truth = RangePrinter(statements).print(mask);
+  const std::string truth = RangePrinter(statements, tables).print(mask);
   std::string positions;
   if (mask.uses(ExpressionVariable::q)) positions += "  const IntRange q = {q0, q1};\n";
   if (mask.uses(ExpressionVariable::kv)) positions += "  const IntRange kv = {kv0, kv1};\n";
@@ -234,18 +243,18 @@ std::string tile_state_function(const Expression& mask) {
                   positions + statements + "  return state_of(" + truth + ");\n");
 }
 
-std::string key_range_function(const Expression& mask) {
+std::string key_range_function(const Expression& mask, const std::vector<Expression>& tables) {
   const KeyRule rule = key_rule(mask);
   std::string statements;
-  const std::string range = RangePrinter(statements).print_rule(rule);
+  const std::string range = RangePrinter(statements, tables).print_rule(rule);
   const std::string position = rule_uses_row(rule) ? "  const IntRange q = {q0, q1};\n" : "";
   return function("KeyRange key_range(const Scope& scope, int q0, int q1)", mask,
                   position + statements + "  return " + range + ";\n");
 }
 
-std::set<std::string> range_look_ups(const Expression& mask) {
+std::set<std::string> range_look_ups(const Expression& mask, const std::vector<Expression>& tables) {
   std::set<std::string> names;
-  collect_ranges(mask, names);
+  collect_ranges(mask, tables, names);
   return names;
 }
 

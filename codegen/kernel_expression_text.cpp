@@ -5,6 +5,7 @@
 
 #include "codegen/expression_cuda.h"
 #include "codegen/kernel_expressions.h"
+#include "codegen/look_up_tables.h"
 
 namespace tilewright {
 namespace {
@@ -19,10 +20,12 @@ std::string type_text(ValueType type) {
   return type == ValueType::boolean ? "bool" : type == ValueType::integer ? "int" : "float";
 }
 
-std::string arguments_struct(const Declarations& declarations) {
+std::string arguments_struct(const Declarations& declarations, const std::vector<Expression>& tables) {
   std::string text = "struct ExpressionArguments {\n";
   for (const auto& [name, type] : declarations.tensors)
     text += "  ExpressionTensor tensor_" + name + ";  // " + to_text(type) + "\n";
+  for (size_t i = 0; i < tables.size(); ++i)
+    text += "  ExpressionTable table_" + std::to_string(i) + ";  // " + to_text(tables[i]) + "\n";
   for (const auto& [name, type] : declarations.scalars)
     text += "  " + type_text(type) + " scalar_" + name + ";\n";
   return text + "};\n\n";
@@ -146,15 +149,17 @@ std::string differentiated_score(const AttentionSpec& spec, const KernelExpressi
 
 std::string expression_declarations(const AttentionSpec& spec, const KernelExpressions& expressions) {
   const auto& [window, mask, score, declarations, walk, has_limits, walks_by_warp, last_rows_first, sees_part,
-               slope] = expressions;
-  std::string text = arguments_struct(declarations) + scope_struct(declarations, spec.alibi);
+               slope, tables] = expressions;
+  std::string text = arguments_struct(declarations, tables) + scope_struct(declarations, spec.alibi);
   for (const auto& [name, type] : declarations.tensors) text += look_up_function(name, type);
   if (mask) {
-    for (const std::string& name : range_look_ups(*mask))
+    for (size_t i = 0; i < tables.size(); ++i) text += table_functions(tables[i], i);
+    for (const std::string& name : range_look_ups(*mask, tables))
       text += look_up_range_function(name, declarations.tensors.at(name));
     text += (has_limits ? row_limits_function(*mask) : mask_function(*mask)) + "\n" +
-            key_range_function(*mask) + "\n";
-    if (walk == KeyWalkKind::scan || spec.pass == Pass::backward) text += tile_state_function(*mask) + "\n";
+            key_range_function(*mask, tables) + "\n";
+    if (walk == KeyWalkKind::scan || spec.pass == Pass::backward)
+      text += tile_state_function(*mask, tables) + "\n";
     if (!has_limits)
       text += std::string(function_start) +
               "bool is_visible(const Scope& scope, const Positions& at, int row, int column) {\n"

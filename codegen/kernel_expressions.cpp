@@ -6,6 +6,7 @@
 #include "codegen/expression_cuda.h"
 #include "codegen/expression_derivative.h"
 #include "codegen/expression_key_ranges.h"
+#include "codegen/look_up_tables.h"
 
 namespace tilewright {
 namespace {
@@ -134,6 +135,7 @@ KernelExpressions kernel_expressions(const AttentionSpec& spec) {
   take_mask(result, spec.mask);
   // The backward kernels hold scores the other way round, or in other parts: they evaluate the mask itself.
   if (spec.pass == Pass::backward) result.has_limits = false;
+  if (result.walk == KeyWalkKind::scan) result.tables = look_up_tables(spec);
   if (!spec.score && !spec.alibi && !spec.bias) return result;
   result.score = spec.score ? *spec.score : variable(ExpressionVariable::score);
   if (spec.alibi) result.score = with_alibi(*result.score);

@@ -3,6 +3,7 @@
 
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "codegen/spec.h"
 
@@ -32,6 +33,8 @@ struct KernelExpressions {
   bool sees_part = false;  // an expression limits the keys of a row on both sides, to how many is not known
   std::optional<Expression>
       slope;  // the derivative of `score` by the scaled and capped score, unless it is 1
+
+  std::vector<Expression> tables;  // look-ups of the mask that have tables (codegen/look_up_tables.h)
 
   bool any() const { return mask || score; }
   /// Heads or batches may see different keys.

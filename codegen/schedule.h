@@ -41,8 +41,8 @@ struct Resources {
 };
 Resources resources(const AttentionSpec& spec, const Schedule& schedule, const Target& target);
 
-/// Bytes of device memory that a launch of this shape takes for itself: 0 for the forward pass, linear in the
-/// lengths for the backward pass. Pure arithmetic in 64 bits, the same with and without a GPU. Throws
+/// Bytes of device memory that a launch of this shape takes for itself: for the forward pass those of the tables
+/// of its mask's look-ups, 0 without; linear in the lengths for the backward pass. Pure arithmetic in 64 bits, the same with and without a GPU. Throws
 /// Error(usage) for lengths that cannot be launched.
 int64_t workspace_size(const AttentionSpec& spec, const Schedule& schedule, const LaunchShape& shape);
 

@@ -340,7 +340,10 @@ PreparedLaunch prepare_launch(const AttentionSpec& spec, const Schedule& schedul
       .block_head_stride = 0,
       .dropout = dropout_parameters(arguments.dropout),
   };
-  if (has_expressions(spec)) pack_expressions(spec, arguments, launch.expressions);
+  if (has_expressions(spec)) {
+    launch.tables = prepare_tables(spec, schedule, shape, arguments);
+    pack_expressions(spec, arguments, {launch.tables.tables, launch.tables.count}, launch.expressions);
+  }
   set_block_list(arguments, launch.parameters);
   if (schedule.family == Family::sm90 && launch.plan.tiles > 0) {
     void* const stand_in = arguments.q.data;

@@ -6,6 +6,7 @@
 #include "codegen/launch_plan.h"
 #include "codegen/schedule.h"
 #include "runtime/expression_arguments.h"
+#include "runtime/expression_tables.h"
 #include "runtime/forward_parameters.h"
 #include "runtime/include/tilewright/tilewright.hpp"
 #include "runtime/tensor_map.h"
@@ -42,6 +43,7 @@ struct PreparedLaunch {
   ForwardParameters parameters;
   TensorMapRequest q_map, k_map, v_map;  // sm90, if there are tiles
   PackedExpressions expressions;         // a kernel with expressions takes them behind its parameters
+  PreparedTables tables;                 // of the mask's look-ups
 };
 
 /// What a launch's schedule depends on. Arguments of a wrong rank, which prepare_launch refuses, give an

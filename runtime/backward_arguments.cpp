@@ -4,27 +4,9 @@
 
 #include "codegen/error.h"
 #include "runtime/dropout.h"
+#include "runtime/workspace.h"
 
 namespace tilewright {
-namespace {
-
-constexpr uintptr_t workspace_alignment = 16;
-
-void check_workspace(const BackwardPlan& plan, const BackwardArguments& arguments) {
-  const int64_t need = plan.workspace.bytes;
-  if (need == 0) return;
-  const std::string expected = ", expected " + std::to_string(need) + " bytes (Kernel::workspace_size)";
-  if (!arguments.workspace) throw Error(ErrorKind::usage, "workspace: it is missing" + expected);
-  if (arguments.workspace_bytes < static_cast<uint64_t>(need))
-    throw Error(ErrorKind::usage,
-                "workspace: it has " + std::to_string(arguments.workspace_bytes) + " bytes" + expected);
-  if (reinterpret_cast<uintptr_t>(arguments.workspace) % workspace_alignment != 0)
-    throw Error(ErrorKind::usage, "workspace: its address is no multiple of " +
-                                      std::to_string(workspace_alignment) + " bytes, which is expected");
-}
-
-}  // namespace
-
 ForwardArguments forward_part(const BackwardArguments& arguments) {
   return {.q = arguments.q,
           .k = arguments.k,
@@ -69,7 +51,7 @@ PreparedBackward prepare_backward(const AttentionSpec& spec, const Schedule& sch
   const LaunchShape shape = launch_shape(forward_part(arguments));
   launch.plan = plan_backward(spec, schedule, shape);
   const double scale = arguments.softmax_scale.value_or(spec.softmax_scale_at_launch ? 0 : spec.scale());
-  check_workspace(launch.plan, arguments);
+  check_workspace(launch.plan.workspace.bytes, arguments.workspace, arguments.workspace_bytes);
   char* const workspace = static_cast<char*>(arguments.workspace);
   const BackwardWorkspace& parts = launch.plan.workspace;
   launch.parameters = {
@@ -104,7 +86,7 @@ PreparedBackward prepare_backward(const AttentionSpec& spec, const Schedule& sch
       .d_sinks = arguments.d_sinks ? static_cast<float*>(arguments.d_sinks->data) : nullptr,
       .row_ranges = reinterpret_cast<int*>(workspace + parts.row_ranges),
   };
-  if (has_expressions(spec)) pack_expressions(spec, forward_part(arguments), launch.expressions);
+  if (has_expressions(spec)) pack_expressions(spec, forward_part(arguments), {}, launch.expressions);
   if (schedule.family == Family::sm90 && launch.plan.key_blocks > 0) {
     void* const stand_in = arguments.k.data;
     launch.q_map = describe_tensor_map(spec, "q", arguments.q, schedule.block_m, stand_in);

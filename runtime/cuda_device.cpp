@@ -90,6 +90,7 @@ class CudaExecutable final : public Executable {
               const LaunchOptions& options) const override {
     const int blocks = blocks_to_share_tiles(multiprocessors_, options, cluster_);
     Current current(*context_);
+    start(stream, before_, launch.tables.blocks(), &launch.parameters, launch.expressions.bytes, false);
     if (family_ == Family::sm90) {
       // One block fills a multiprocessor: more of them would queue up. Clusters share tiles without a
       // counter.
@@ -143,7 +144,7 @@ class CudaExecutable final : public Executable {
       overlap.id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION;
       overlap.value.programmaticStreamSerializationAllowed = 1;
     }
-    if (cluster_ > 1) {
+    if (cluster_ > 1 && &kernel == &main_) {
       CUlaunchAttribute& clusters = attributes[count++];
       clusters.id = CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION;
       clusters.value.clusterDim.x = static_cast<unsigned>(cluster_);
@@ -209,7 +210,7 @@ class CudaExecutable final : public Executable {
   CompileReport report_;
   bool waits_;  // for the launches before it, where those may still run
   CUmodule module_ = nullptr;
-  Kernel main_, before_, after_;                  // the last two: of the backward pass
+  Kernel main_, before_, after_;                  // the last one: of the backward pass
   mutable std::optional<TileCounters> counters_;  // sm90
 };
 

@@ -143,7 +143,7 @@ void check_expression_arguments(const AttentionSpec& spec, const ForwardArgument
 }
 
 void pack_expressions(const AttentionSpec& spec, const ForwardArguments& arguments,
-                      PackedExpressions& packed) {
+                      std::span<const ExpressionTable> tables, PackedExpressions& packed) {
   const Declarations declared = launch_declarations(spec);
   unsigned char* to = packed.bytes;
   for (const auto& [name, type] : declared.tensors) {
@@ -156,6 +156,8 @@ void pack_expressions(const AttentionSpec& spec, const ForwardArguments& argumen
     std::memcpy(to, &tensor, sizeof tensor);
     to += sizeof tensor;
   }
+  std::memcpy(to, tables.data(), tables.size_bytes());
+  to += tables.size_bytes();
   for (const auto& [name, type] : declared.scalars) {
     const double value = spec.alibi && name == alibi_scalar
                              ? static_cast<double>(alibi_heads(arguments.q.shape[head]))

@@ -5,15 +5,18 @@
 
 #include "codegen/expression_evaluate.h"
 #include "codegen/kernel_expressions.h"
+#include "codegen/look_up_tables.h"
 #include "runtime/forward_parameters.h"
 #include "runtime/include/tilewright/tilewright.hpp"
 
 namespace tilewright {
 
-/// The kernel's ExpressionArguments: tensors in the order of their names, then scalars in theirs.
+/// The kernel's ExpressionArguments: tensors in the order of their names, tables, then scalars in the order
+/// of theirs.
 struct PackedExpressions {
   static constexpr size_t most_names = 34;  // of each: what a spec may declare, alibi and bias
-  alignas(8) unsigned char bytes[most_names * (sizeof(ExpressionTensor) + 4)];
+  alignas(8) unsigned char bytes[most_names * (sizeof(ExpressionTensor) + 4) +
+                                 most_tables * sizeof(ExpressionTable)];
 };
 
 /// The element of a named tensor, as a launch gives it.
@@ -27,7 +30,7 @@ void check_expression_arguments(const AttentionSpec& spec, const ForwardArgument
 
 /// Of arguments that were checked.
 void pack_expressions(const AttentionSpec& spec, const ForwardArguments& arguments,
-                      PackedExpressions& packed);
+                      std::span<const ExpressionTable> tables, PackedExpressions& packed);
 
 /// The bytes that a tensor's view reaches: from its lowest to its highest element.
 struct MemorySpan {

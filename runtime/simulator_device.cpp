@@ -53,6 +53,7 @@ class SimulatorExecutable final : public Executable {
   void launch(Stream, const PreparedLaunch& launch, const ForwardArguments& arguments,
               const LaunchOptions& options) const override {
     const int blocks = blocks_to_share_tiles(multiprocessors, options, 1);  // or clusters
+    fill_tables(launch, arguments);
     simulator::Launch run = main_launch(launch.plan.tiles, &launch.parameters);
     HopperForwardParameters hopper;
     int counters[2] = {0, 0};
@@ -80,6 +81,7 @@ class SimulatorExecutable final : public Executable {
           std::pair("block_columns", &arguments.block_columns)})
       if (*view) add_buffer(run, name, **view, false);
     add_tensors(run, arguments.tensors);
+    add_tables(run, launch, arguments);
     run_or_throw(run);
     check_counters(counters);
   }
@@ -159,6 +161,26 @@ class SimulatorExecutable final : public Executable {
   const CompileReport& report() const override { return report_; }
 
  private:
+  void fill_tables(const PreparedLaunch& launch, const ForwardArguments& arguments) const {
+    if (launch.tables.blocks() == 0) return;
+    simulator::Launch run =
+        launch_of(*source_.before, kernel_.before, launch.tables.blocks(), &launch.parameters);
+    const void* const both[] = {run.parameters, launch.expressions.bytes};
+    run.parameters = both;
+    add_tensors(run, arguments.tensors);
+    add_tables(run, launch, arguments);
+    run.buffers.back().writable = true;
+    run.buffers.back().initialised = false;
+    run_or_throw(run);
+  }
+
+  static void add_tables(simulator::Launch& run, const PreparedLaunch& launch,
+                         const ForwardArguments& arguments) {
+    if (launch.tables.entries == 0) return;
+    run.buffers.push_back(
+        {.data = arguments.workspace, .bytes = static_cast<size_t>(launch.tables.bytes()), .name = "tables"});
+  }
+
   simulator::Launch launch_of(const EntryPoint& entry, void (*thunk)(const void*), int64_t grid,
                               const void* parameters) const {
     simulator::Launch run;

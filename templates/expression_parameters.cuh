@@ -6,3 +6,11 @@ struct ExpressionTensor {
   long long strides[4];
   int last[4];
 };
+
+/// The smallest and largest value of a look-up over each tile of keys or query rows: two 32-bit words,
+/// [batches][heads][tiles].
+struct ExpressionTable {
+  int* entries;
+  int batches, heads;  // 1: the same for all
+  int tiles;
+};

@@ -89,16 +89,18 @@ std::string Gate::refuse_case(Device& device, const Schedule& schedule, const Ex
     if (tensor.written) std::fill(tensor.bytes.begin(), tensor.bytes.end(), 0xFF);
     places.push_back(buffers.emplace_back(device, tensor.bytes).inside());
   }
-  const bool backward = spec_.pass == Pass::backward;
-  std::vector<unsigned char> workspace;
-  if (backward) {
-    BackwardArguments arguments = one.inputs.backward(places);
-    workspace.assign(static_cast<size_t>(workspace_size(spec_, schedule, one.shape)), 0xFF);
+  std::vector<unsigned char> workspace(static_cast<size_t>(workspace_size(spec_, schedule, one.shape)), 0xFF);
+  const auto with_workspace = [&](auto arguments) {
     arguments.workspace = buffers.emplace_back(device, workspace).inside();
     arguments.workspace_bytes = workspace.size();
+    return arguments;
+  };
+  const bool backward = spec_.pass == Pass::backward;
+  if (backward) {
+    const BackwardArguments arguments = with_workspace(one.inputs.backward(places));
     executable.launch(nullptr, prepare_backward(spec_, schedule, arguments), arguments);
   } else {
-    const ForwardArguments arguments = one.inputs.forward(places);
+    const ForwardArguments arguments = with_workspace(one.inputs.forward(places));
     executable.launch(nullptr, prepare_launch(spec_, schedule, arguments), arguments, {});
   }
   device.synchronize();
@@ -108,7 +110,7 @@ std::string Gate::refuse_case(Device& device, const Schedule& schedule, const Ex
     if (tensor.written) intact = buffer->download(tensor.bytes) && intact;
     ++buffer;
   }
-  if (backward) intact = buffer->download(workspace) && intact;
+  intact = buffer->download(workspace) && intact;
   if (!intact) return "bytes beside the output were written";
   if (backward) {
     const BackwardVerdict verdict = compare_backward(spec_, one.inputs.backward(), one.backward);

@@ -128,17 +128,17 @@ class GpuBench final : public Bench {
       device_->upload(memory_.back(), tensor.bytes.data(), tensor.bytes.size());
       tensor.bytes = {};
     }
-    if (spec_.pass == Pass::forward) {
+    const bool backward = spec_.pass == Pass::backward;
+    if (backward)
+      backward_ = inputs_->backward(memory_);
+    else
       forward_ = inputs_->forward(memory_);
-      return;
-    }
-    backward_ = inputs_->backward(memory_);
     int64_t most = 0;
     for (size_t i = 0; i < schedules_.size(); ++i)
       if (executables_[i]) most = std::max(most, workspace_size(spec_, schedules_[i], shape));
     memory_.push_back(device_->allocate(static_cast<size_t>(most)));
-    backward_.workspace = memory_.back();
-    backward_.workspace_bytes = static_cast<size_t>(most);
+    (backward ? backward_.workspace : forward_.workspace) = memory_.back();
+    (backward ? backward_.workspace_bytes : forward_.workspace_bytes) = static_cast<size_t>(most);
   }
 
   std::vector<Sample> round(const std::vector<int>& order) override {

@@ -67,6 +67,7 @@ class Forward(ctypes.Structure):
         + [("scalars", ctypes.POINTER(Scalar)), ("scalar_count", ctypes.c_size_t)]
         + [("tensors", ctypes.POINTER(NamedTensor)), ("tensor_count", ctypes.c_size_t)]
         + [("dropout", ctypes.POINTER(Dropout))]
+        + [("workspace", ctypes.c_void_p), ("workspace_bytes", ctypes.c_size_t), ("tensors_unchanged", ctypes.c_int32)]
     )
 
 

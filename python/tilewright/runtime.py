@@ -106,7 +106,7 @@ class Kernel:
         return library().tw_kernel_source(self.handle).decode()
 
     def launch(self, q, k, v, out, lse=None, scale=None, stream=None, *, scalars=None, tensors=None, dropout=None,
-               programmatic_dependent_launch=False, sm_margin=0, **further):
+               programmatic_dependent_launch=False, sm_margin=0, workspace=None, tensors_unchanged=False, **further):
         """Starts the kernel on `stream` (a handle; default: torch's current stream). Tensors are torch or NumPy, in the
         dimension order of the spec's layout, any strides with a contiguous last dimension; lse is [batch, heads,
         sequence] of fp32. On the simulator the result is there on return.
@@ -119,20 +119,28 @@ class Kernel:
 
         dropout: (rate, seed, offset) for `dropout: true`; the same three drop the same places.
 
+        workspace: a contiguous tensor of at least workspace_size() bytes, for masks that look up by kv (default: made for
+        this launch). tensors_unchanged=True: it is as the last launch of this kernel with the same shapes left it, and
+        the mask's tensors and scalars are the same; what was found of them is used once more.
+
         programmatic_dependent_launch: the kernel may start before the launch before it on the stream has finished, and
         waits for its end before it touches the tensors; sm_margin: multiprocessors left to others (see
         docs/embedding.md)."""
         kind = self.one_place(q, k=k, v=v, out=out, **given(lse=lse, **further))
-        self.one_place(q, **(tensors or {}))
+        self.one_place(q, **(tensors or {}), **given(workspace=workspace))
         kind.check_writable(out, "out")
         if lse is not None:
             kind.check_writable(lse, "lse")
+        if tensors_unchanged and workspace is None:
+            raise UsageError("tensors_unchanged=True without a workspace: give the one of the launch before")
+        if tensors and workspace is None and not self.packed:
+            workspace = kind.workspace(q, self.workspace_size(q, k), stream)
         stream = kind.stream(q) if stream is None else stream
         options = (programmatic_dependent_launch, sm_margin)
         if further or self.packed or scalars or tensors or dropout or any(options):
             usual = dict(q=q, k=k, v=v, out=out, lse=lse)
             return self.launch_further(kind, stream, usual, scale, scalars or {}, tensors or {}, further, options,
-                                       dropout)
+                                       dropout, workspace, tensors_unchanged)
         lse = None if lse is None else pack_lse(kind, lse)
         heads_first = self.heads_first
         status = self.start(
@@ -148,7 +156,8 @@ class Kernel:
         if status:
             check(status)
 
-    def launch_further(self, kind, stream, usual, scale, scalars, tensors, further, options, dropout):
+    def launch_further(self, kind, stream, usual, scale, scalars, tensors, further, options, dropout, workspace,
+                       tensors_unchanged):
         unknown = [name for name in further if name not in Forward.FURTHER]
         if unknown:
             raise UsageError(f"unknown argument {unknown[0]}; expected one of {', '.join(Forward.FURTHER)}")
@@ -168,6 +177,9 @@ class Kernel:
             arguments.softmax_scale = ctypes.pointer(ctypes.c_double(scale))
         put_expressions(arguments, kind, scalars, tensors)
         arguments.dropout = dropout_of(dropout)
+        if workspace is not None:
+            arguments.workspace, arguments.workspace_bytes = kind.address(workspace), workspace.nbytes
+            arguments.tensors_unchanged = bool(tensors_unchanged)
         check(library().tw_launch_forward(self.handle, stream, ctypes.byref(arguments)))
 
     def one_place(self, q, /, **tensors):
@@ -182,7 +194,8 @@ class Kernel:
         return kind
 
     def workspace_size(self, q, k):
-        """Bytes of workspace that launch_backward needs for tensors of these shapes."""
+        """Bytes of workspace that a launch needs for tensors of these shapes: of the backward pass, and of the forward
+        pass with a mask that looks up by kv."""
         rows, heads = (2, 1) if self.heads_first else (1, 2)
         size = ctypes.c_size_t()
         check(library().tw_workspace_size(self.handle, q.shape[0], q.shape[heads], q.shape[rows], k.shape[rows],

@@ -40,6 +40,12 @@ class NumpyArrays:
         return numpy.empty(shape, {"fp16": numpy.float16, "fp32": numpy.float32, "bf16": bits}[dtype])
 
     @staticmethod
+    def workspace(like, size, stream):
+        import numpy
+
+        return numpy.empty(size, numpy.uint8)
+
+    @staticmethod
     def stream(array):
         return None
 
@@ -71,6 +77,16 @@ class TorchTensors:
 
         element = {"fp16": torch.float16, "bf16": torch.bfloat16, "fp32": torch.float32}[dtype]
         return torch.empty(shape, dtype=element, device=like.device)
+
+    @staticmethod
+    def workspace(like, size, stream):
+        """Bytes for one launch on the stream (a handle; None: the current one)."""
+        import torch
+
+        bytes = torch.empty(size, dtype=torch.uint8, device=like.device)
+        if like.is_cuda and stream is not None:
+            bytes.record_stream(torch.cuda.ExternalStream(stream, like.device))
+        return bytes
 
     @staticmethod
     def stream(tensor):

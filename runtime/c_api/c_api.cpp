@@ -321,6 +321,9 @@ tw_status tw_launch_forward(const tw_kernel* kernel, void* stream, const tw_forw
     arguments.block_columns = optional(given->block_columns, "block_columns");
     take_expressions(*given, arguments);
     arguments.dropout = dropout_of(given->dropout);
+    arguments.workspace = given->workspace;
+    arguments.workspace_bytes = given->workspace_bytes;
+    arguments.tensors_unchanged = given->tensors_unchanged != 0;
     kernel->kernel->launch(stream, arguments,
                            {.programmatic_dependent_launch = given->programmatic_dependent_launch != 0,
                             .sm_margin = given->sm_margin});

@@ -196,3 +196,7 @@ SIMULATOR { u32 words[4] = {a, b, c, d}; simulator->global_store(address, words,
 PRIMITIVE void global_store_float(float* address, float value)
 DEVICE { asm volatile("st.global.f32 [%0], %1;" :: "l"(address), "f"(value) : "memory"); }
 SIMULATOR { simulator->global_store(address, &value, 4, site); }
+
+PRIMITIVE void global_store_int(int* address, int value)
+DEVICE { asm volatile("st.global.b32 [%0], %1;" :: "l"(address), "r"(value) : "memory"); }
+SIMULATOR { simulator->global_store(address, &value, 4, site); }

@@ -11,10 +11,6 @@ PRIMITIVE float global_load_float(const float* address)
 DEVICE { float value; asm volatile("ld.global.f32 %0, [%1];" : "=f"(value) : "l"(address)); return value; }
 SIMULATOR { float value; simulator->global_load(&value, address, 4, site); return value; }
 
-PRIMITIVE void global_store_int(int* address, int value)
-DEVICE { asm volatile("st.global.b32 [%0], %1;" :: "l"(address), "r"(value) : "memory"); }
-SIMULATOR { simulator->global_store(address, &value, 4, site); }
-
 PRIMITIVE void shared_store_word(u32 address, u32 value)
 DEVICE { asm volatile("st.shared.b32 [%0], %1;" :: "r"(address), "r"(value) : "memory"); }
 SIMULATOR { simulator->shared_store(address, &value, 4, site); }

@@ -226,6 +226,10 @@ AttentionResult run_case(Runtime& runtime, const AttentionCase& attention) {
   lists.give(&runtime, arguments);
   ExpressionData expressions(attention, spec);
   expressions.give(&runtime, arguments);
+  DeviceBuffer workspace(runtime, static_cast<size_t>(kernel->workspace_size(launch_shape(arguments))));
+  workspace.fill(0xff);
+  arguments.workspace = workspace.data();
+  arguments.workspace_bytes = workspace.bytes();
   kernel->launch(nullptr, arguments);
   runtime.synchronize();
   result.out.fetch(buffers[3]);

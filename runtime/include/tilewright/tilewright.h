@@ -179,6 +179,14 @@ typedef struct tw_forward {
   const tw_named_tensor* tensors;
   size_t tensor_count;
   const tw_dropout* dropout; /* required when the spec says `dropout: true`, else NULL */
+  /* Where tw_workspace_size says more than 0 (masks that look up by kv): device memory for this launch alone,
+   * aligned to 16 bytes, whatever it holds. */
+  void* workspace;
+  size_t workspace_bytes;
+  /* 0 or 1: the workspace is as the last launch of this kernel with the same lengths, heads and batch left
+   * it, and the mask's tensors and scalars have not changed since. Where that is not so the result is wrong.
+   */
+  int32_t tensors_unchanged;
 } tw_forward;
 
 /* As tw_launch, for specs that ask for more and for launch options. */
@@ -214,8 +222,8 @@ TW_API tw_status tw_launch_backward(const tw_kernel* kernel, void* stream, const
 TW_API tw_status tw_dropout_mask(const tw_dropout* dropout, const int64_t first[3], const int64_t count[3],
                                  uint8_t* keep);
 
-/* Bytes of workspace that a launch of these lengths needs; `heads` are query heads. 0 for the forward pass.
- */
+/* Bytes of workspace that a launch of these lengths needs; `heads` are query heads. The forward pass needs
+ * some where its mask looks up by kv. */
 TW_API tw_status tw_workspace_size(const tw_kernel* kernel, int64_t batch, int64_t heads, int64_t seqlen_q,
                                    int64_t seqlen_kv, size_t* bytes);
 

@@ -39,25 +39,25 @@ struct TensorView {
   std::vector<int64_t> strides;  // empty: contiguous in the order of the spec's layout
 };
 
-/// `dropout: true`: each probability is dropped with `rate`, 0 <= rate < 1, and the others are scaled by 1 / (1 - rate);
-/// LSE and the softmax's denominator are those without dropout. Equal seed and offset drop the same places, whatever the
-/// GPU and the schedule; the backward pass takes what the forward pass had.
+/// `dropout: true`: each probability is dropped with `rate`, 0 <= rate < 1, and the others are scaled by 1 /
+/// (1 - rate); LSE and the softmax's denominator are those without dropout. Equal seed and offset drop the
+/// same places, whatever the GPU and the schedule; the backward pass takes what the forward pass had.
 struct Dropout {
   double rate = 0;
   uint64_t seed = 0;
   uint64_t offset = 0;  // one for each use of a seed
 };
 
-/// Places in the matrix of scores. Heads count through all batches: batch * heads + head. With layout packed the batch
-/// is the sequence, and queries and keys count from its first.
+/// Places in the matrix of scores. Heads count through all batches: batch * heads + head. With layout packed
+/// the batch is the sequence, and queries and keys count from its first.
 struct DropoutRange {
   int64_t head = 0, heads = 1;
   int64_t query = 0, queries = 0;
   int64_t key = 0, keys = 0;
 };
 
-/// Which probabilities of the range kernels keep, 1, and which they drop, 0: [heads][queries][keys]. On the CPU, for
-/// tests. Throws Error(usage) for a rate or range that cannot be.
+/// Which probabilities of the range kernels keep, 1, and which they drop, 0: [heads][queries][keys]. On the
+/// CPU, for tests. Throws Error(usage) for a rate or range that cannot be.
 std::vector<uint8_t> dropout_mask(const Dropout& dropout, const DropoutRange& range);
 
 struct ForwardArguments {
@@ -85,6 +85,15 @@ struct ForwardArguments {
   /// block_columns: rank 1.
   std::optional<TensorView> block_rows, block_columns;
   std::optional<Dropout> dropout;  // required when the spec says `dropout: true`, refused otherwise
+
+  /// Where Kernel::workspace_size says more than 0 (masks that look up by kv): device memory for this launch
+  /// alone, aligned to 16 bytes, whatever it holds.
+  void* workspace = nullptr;
+  size_t workspace_bytes = 0;
+  /// The workspace is as the last launch of this kernel with the same lengths, heads and batch left it, and
+  /// the tensors that the mask looks up, and its scalars, have not changed since: its tables are used once
+  /// more. Where that is not so the result is wrong.
+  bool tensors_unchanged = false;
 };
 
 /// The backward pass: from what the forward pass took and gave, and the gradient of its output, the gradients
@@ -98,10 +107,10 @@ struct BackwardArguments {
   std::optional<TensorView> sinks;      // as the forward pass had them
   std::map<std::string, double> scalars;      // the same
   std::map<std::string, TensorView> tensors;  // the same
-  std::optional<TensorView> d_sinks;    // written: fp32, of each query head; may be given with `sinks: true`
+  std::optional<TensorView> d_sinks;  // written: fp32, of each query head; may be given with `sinks: true`
   void* workspace =
       nullptr;  // device memory for this launch alone, aligned to 16 bytes; needs no initial values
-  size_t workspace_bytes = 0;  // at least Kernel::workspace_size of the launch's shape
+  size_t workspace_bytes = 0;      // at least Kernel::workspace_size of the launch's shape
   std::optional<Dropout> dropout;  // as the forward pass had it
 };
 
@@ -166,8 +175,8 @@ class Kernel {
   /// The same for `pass: backward`: all kernels of the pass, one after the other on the stream.
   virtual void launch_backward(Stream stream, const BackwardArguments& arguments) const = 0;
 
-  /// Bytes that a backward launch of this shape needs as its workspace: linear in the lengths, the same with
-  /// and without a GPU. 0 for the forward pass.
+  /// Bytes that a launch of this shape needs as its workspace: linear in the lengths, the same with and
+  /// without a GPU. The forward pass needs some where its mask looks up by kv, 8 bytes a tile and look-up.
   int64_t workspace_size(const LaunchShape& shape) const {
     return tilewright::workspace_size(spec(), variant_for(shape).schedule, shape);
   }
