@@ -90,7 +90,9 @@ class CudaExecutable final : public Executable {
               const LaunchOptions& options) const override {
     const int blocks = blocks_to_share_tiles(multiprocessors_, options, cluster_);
     Current current(*context_);
-    start(stream, before_, launch.tables.blocks(), &launch.parameters, launch.expressions.bytes, false);
+    const int64_t table_blocks = launch.tables.blocks();
+    start(stream, before_, table_blocks, &launch.parameters, launch.expressions.bytes, false);
+    const bool overlaps = options.programmatic_dependent_launch || table_blocks > 0;
     if (family_ == Family::sm90) {
       // One block fills a multiprocessor: more of them would queue up. Clusters share tiles without a
       // counter.
@@ -99,10 +101,9 @@ class CudaExecutable final : public Executable {
           share && cluster_ == 1 ? counters_->counters_for(static_cast<CUstream>(stream)) : nullptr;
       const HopperForwardParameters parameters = hopper_parameters(launch, counters, encode_tensor_map);
       start(stream, main_, counters || (share && cluster_ > 1) ? blocks : launch.plan.tiles, &parameters,
-            launch.expressions.bytes, options.programmatic_dependent_launch);
+            launch.expressions.bytes, overlaps);
     } else {
-      start(stream, main_, launch.plan.tiles, &launch.parameters, launch.expressions.bytes,
-            options.programmatic_dependent_launch);
+      start(stream, main_, launch.plan.tiles, &launch.parameters, launch.expressions.bytes, overlaps);
     }
   }
 

@@ -66,6 +66,39 @@ TEST_F(CApi, InfoIsJson) {
   TW(tw_kernel_destroy)(made);
 }
 
+TEST_F(CApi, LendsAWorkspace) {
+  tw_kernel* made = kernel(
+      "{head_dim: 8, dtype: fp16, mask: \"document[q] == document[kv]\", tensors: {document: 'int32[kv]'}}");
+  size_t need = 0;
+  ASSERT_EQ(TW(tw_workspace_size)(made, 1, 1, 2, 2, &need), TW_OK);
+  EXPECT_EQ(need, 16u) << "a tile of queries, a tile of keys";
+  alignas(16) uint16_t q[16] = {}, k[16] = {}, v[16], out[16] = {};
+  std::fill(v, v + 8, 0x4200);       // 3
+  std::fill(v + 8, v + 16, 0x4400);  // 4
+  int32_t document[2] = {1, 2};
+  alignas(16) unsigned char workspace[16];
+  auto tensor = [](uint16_t* data) { return tw_tensor{data, TW_FP16, 4, {1, 2, 1, 8}, {16, 8, 8, 1}}; };
+  const tw_tensor tensors[] = {tensor(q), tensor(k), tensor(v), tensor(out)};
+  const tw_named_tensor named = {"document", {document, TW_INT32, 1, {2}, {1}}};
+  tw_forward arguments = {.size = sizeof(tw_forward),
+                          .q = &tensors[0],
+                          .k = &tensors[1],
+                          .v = &tensors[2],
+                          .out = &tensors[3],
+                          .tensors = &named,
+                          .tensor_count = 1};
+  EXPECT_EQ(TW(tw_launch_forward)(made, nullptr, &arguments), TW_ERROR_USAGE);
+  EXPECT_STREQ(TW(tw_last_error)(), "workspace: it is missing, expected 16 bytes (Kernel::workspace_size)");
+  arguments.workspace = workspace, arguments.workspace_bytes = sizeof workspace;
+  for (int32_t unchanged : {0, 1}) {
+    arguments.tensors_unchanged = unchanged;
+    std::fill(out, out + 16, 0);
+    ASSERT_EQ(TW(tw_launch_forward)(made, nullptr, &arguments), TW_OK) << TW(tw_last_error)();
+    for (int i = 0; i < 16; ++i) EXPECT_EQ(out[i], v[i]);
+  }
+  TW(tw_kernel_destroy)(made);
+}
+
 TEST_F(CApi, Launches) {
   // One key: the output is its value, whatever the scores.
   tw_kernel* made = kernel("{head_dim: 32, dtype: fp16}");

@@ -162,6 +162,25 @@ class Specs(unittest.TestCase):
         with self.assertRaisesRegex(tilewright.UsageError, "windw was given.*nearest: window"):
             kernel.launch(q, k, v, out, scalars={"window": 9, "windw": 9}, tensors={"keep": keep})
 
+    def test_tables_of_look_ups(self):
+        q, k, v = inputs()
+        spec = 'head_dim: 64\ndtype: fp16\ngqa_ratio: 2\nmask: "document[q] == document[kv] && kv <= q"\n'
+        spec += 'tensors: {document: "int32[kv]"}\n'
+        kernel, out = simulator().kernel(spec), np.empty_like(q)
+        document = np.zeros(k.shape[1], np.int32)
+        kernel.launch(q, k, v, out, tensors={"document": document})
+        assert_matches(self, out, q, k, v, window=(len(document), 0))
+        workspace = np.empty(kernel.workspace_size(q, k), np.uint8)
+        self.assertGreater(workspace.nbytes, 0)
+        for unchanged in (False, True):
+            out.fill(0)
+            kernel.launch(q, k, v, out, tensors={"document": document}, workspace=workspace, tensors_unchanged=unchanged)
+            assert_matches(self, out, q, k, v, window=(len(document), 0))
+        with self.assertRaisesRegex(tilewright.UsageError, "tensors_unchanged=True without a workspace"):
+            kernel.launch(q, k, v, out, tensors={"document": document}, tensors_unchanged=True)
+        with self.assertRaisesRegex(tilewright.UsageError, "workspace: it has 1 bytes, expected [0-9]+ bytes"):
+            kernel.launch(q, k, v, out, tensors={"document": document}, workspace=workspace[:1])
+
     def test_a_kernel_is_kept(self):
         runtime = simulator()
         self.assertIs(runtime.kernel(self.TEXT), runtime.kernel(self.TEXT))
