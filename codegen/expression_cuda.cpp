@@ -9,6 +9,7 @@
 #include "codegen/expression_cuda_text.h"
 #include "codegen/expression_ranges.h"
 #include "codegen/expression_words.h"
+#include "codegen/kernel_expressions.h"
 
 namespace tilewright {
 namespace {
@@ -16,7 +17,7 @@ namespace {
 using O = Operation;
 using ranges::IntRange;
 
-constexpr int cast_level = unary_level;
+constexpr int cast_level = unary_level, sum_level = 6;
 constexpr size_t longest_line = 72;  // of an operand; longer ones get a name
 
 IntRange static_range(const Expression& expression) {
@@ -60,9 +61,47 @@ std::string float_text(double value) {
   return text + "f";
 }
 
+/// factor * q + factor * kv + what is the same all over a tile.
+struct Affine {
+  int64_t q = 0, kv = 0;
+};
+
+std::optional<Affine> affine(const Expression& expression) {
+  const Operation operation = expression.operation();
+  if (operation == O::variable && expression.which_variable() == ExpressionVariable::q) return Affine{1, 0};
+  if (operation == O::variable && expression.which_variable() == ExpressionVariable::kv) return Affine{0, 1};
+  if (is_uniform(expression)) return Affine{};
+  const auto scaled = [](const std::optional<Affine>& a, int64_t factor) -> std::optional<Affine> {
+    if (!a || factor < -8 || factor > 8) return std::nullopt;  // all numbers stay small
+    return Affine{a->q * factor, a->kv * factor};
+  };
+  if (operation == O::negate) return scaled(affine(expression.operand(0)), -1);
+  if (operation == O::multiply) {
+    for (size_t i : {0, 1})
+      if (expression.operand(i).operation() == O::integer_literal)
+        return scaled(affine(expression.operand(1 - i)), expression.operand(i).integer_value());
+    return std::nullopt;
+  }
+  if (operation != O::add && operation != O::subtract) return std::nullopt;
+  const std::optional<Affine> a = affine(expression.operand(0)),
+                              b = scaled(affine(expression.operand(1)), operation == O::add ? 1 : -1);
+  if (!a || !b) return std::nullopt;
+  return Affine{a->q + b->q, a->kv + b->kv};
+}
+
 class ValuePrinter {
  public:
-  ValuePrinter(std::string& statements, int& names) : statements_(statements), names_(names) {}
+  /// How variables q and kv are spelt.
+  enum class Spelling {
+    plain,   // q, kv
+    split,   // the same; floats of them as one conversion for a whole tile and a constant for each element
+    of_tile  // at.q, at.kv
+  };
+  ValuePrinter(std::string& statements, int& names, Spelling spelling = Spelling::plain)
+      : statements_(statements), names_(names), spelling_(spelling) {}
+
+  /// In what was printed, spelt plainly.
+  bool uses(ExpressionVariable variable) const { return used_.count(variable) != 0; }
 
   /// The value as an operand; parts that are long stand in statements before it.
   Text print(const Expression& expression, bool last = false) {
@@ -87,7 +126,7 @@ class ValuePrinter {
       case O::boolean_literal:
         return {expression.boolean_value() ? "true" : "false"};
       case O::variable:
-        return {variable_text(expression.which_variable())};
+        return print_variable(expression.which_variable());
       case O::scalar:
         return {"scope.scalar_" + expression.name()};
       case O::look_up:
@@ -97,6 +136,7 @@ class ValuePrinter {
       case O::logical_not:
         return {"!" + grouped(print(expression.operand(0)), primary_level), unary_level};
       case O::to_number:
+        if (const std::optional<Text> text = print_float_position(expression.operand(0))) return *text;
         return {"(float)" + grouped(print(expression.operand(0)), primary_level), cast_level};
       case O::floor:
         return {call("floor_to_int", {print(expression.operand(0)).text})};
@@ -105,6 +145,43 @@ class ValuePrinter {
     }
     if (expression.type() == ValueType::integer) return print_int_operation(expression);
     return print_other_operation(expression);
+  }
+
+  Text print_variable(ExpressionVariable variable) {
+    const bool position = variable == ExpressionVariable::q || variable == ExpressionVariable::kv;
+    used_.insert(variable);
+    return {(spelling_ == Spelling::of_tile && position ? "at." : "") + variable_text(variable)};
+  }
+
+  /// The float of a sum of positions. Exact below 2^24, beyond it off by a unit in the last place.
+  std::optional<Text> print_float_position(const Expression& integer) {
+    if (spelling_ != Spelling::split) return std::nullopt;
+    const bool absolute = integer.operation() == O::abs;
+    const std::optional<FloatPosition> position = float_position(absolute ? integer.operand(0) : integer);
+    if (!position) return std::nullopt;
+    const std::string text = position->of_tile + " + " + position->of_element;
+    return absolute ? Text{call("absolute", {text})} : Text{text, sum_level};
+  }
+
+  /// Its terms.
+  struct FloatPosition {
+    std::string of_tile, of_element;
+  };
+  std::optional<FloatPosition> float_position(const Expression& integer) {
+    const std::optional<Affine> factors = affine(integer);
+    if (!factors || (factors->q == 0 && factors->kv == 0) || !fits_int(static_range(integer)))
+      return std::nullopt;
+    const Text base = ValuePrinter(statements_, names_, Spelling::of_tile).print(integer);
+    if (base.wide) return std::nullopt;
+    std::string offset;
+    for (const auto& [factor, name] : {std::pair{factors->q, "row"}, std::pair{factors->kv, "column"}}) {
+      if (factor == 0) continue;
+      offset += offset.empty() ? (factor < 0 ? "-" : "") : factor < 0 ? " - " : " + ";
+      offset += (std::abs(factor) == 1 ? "" : std::to_string(std::abs(factor)) + " * ") + name;
+    }
+    const bool single = std::abs(factors->q) + std::abs(factors->kv) == 1;
+    return FloatPosition{"(float)" + grouped(base, primary_level),
+                         "(float)" + (single ? offset : "(" + offset + ")")};
   }
 
   static Text print_integer(int64_t value) {
@@ -130,8 +207,25 @@ class ValuePrinter {
             choose_level, a.wide || b.wide};
   }
 
+  /// ALiBi's slope times the distance, as a product for the tile and one for the element: the latter is one
+  /// instruction, and the same for several elements. Slopes are below 1 and offsets within a tile below 2^9,
+  /// so that where the products cancel they are off by 2^-15 at most.
+  std::optional<Text> print_alibi(const Expression& expression) {
+    const auto is_slope = [](const Expression& e) {
+      return e.operation() == O::scalar && e.name() == alibi_slope_name;
+    };
+    if (spelling_ != Spelling::split || expression.operation() != O::multiply ||
+        !is_slope(expression.operand(0)) || expression.operand(1).operation() != O::to_number)
+      return std::nullopt;
+    const std::optional<FloatPosition> position = float_position(expression.operand(1).operand(0));
+    if (!position) return std::nullopt;
+    const std::string slope = print(expression.operand(0)).text + " * ";
+    return Text{slope + position->of_tile + " + " + slope + position->of_element, sum_level};
+  }
+
   /// Comparisons, logic and what works on floats.
   Text print_other_operation(const Expression& expression) {
+    if (const std::optional<Text> text = print_alibi(expression)) return *text;
     const Text a = print(expression.operand(0));
     const std::optional<Text> b =
         expression.operands().size() == 2 ? std::optional(print(expression.operand(1))) : std::nullopt;
@@ -142,7 +236,7 @@ class ValuePrinter {
       case O::negate:
         return {"-" + grouped(a, primary_level), unary_level};
       case O::abs:
-        return function("abs_of");
+        return function("absolute");
       case O::min:
         return function("smaller_of");
       case O::max:
@@ -241,6 +335,8 @@ class ValuePrinter {
 
   std::string& statements_;
   int& names_;
+  Spelling spelling_;
+  std::set<ExpressionVariable> used_;
 };
 
 }  // namespace
@@ -273,7 +369,16 @@ std::string mask_function(const Expression& mask) {
 }
 
 std::string score_function(const Expression& score, const std::string& name) {
-  return value_function("float " + name + "(const Scope& scope, int q, int kv, float score)", score);
+  std::string statements;
+  int names = 0;
+  ValuePrinter printer(statements, names, ValuePrinter::Spelling::split);
+  const std::string value = printer.print(score, true).text;
+  std::string positions;
+  if (printer.uses(ExpressionVariable::q)) positions += "  const int q = at.q + row;\n";
+  if (printer.uses(ExpressionVariable::kv)) positions += "  const int kv = at.kv + column;\n";
+  return "/// " + to_text(score) + "\n__device__ __forceinline__ float " + name +
+         "(const Scope& scope, const Positions& at, int row, int column, float score) {\n" + positions +
+         statements + "  return " + value + ";\n}\n";
 }
 
 }  // namespace tilewright

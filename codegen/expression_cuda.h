@@ -22,8 +22,9 @@ namespace tilewright {
 /// `bool mask_of(const Scope& scope, int q, int kv)`
 std::string mask_function(const Expression& mask);
 
-/// `float score_of(const Scope& scope, int q, int kv, float score)`, or another name: the derivative is
-/// printed alike.
+/// `float score_of(const Scope& scope, const Positions& at, int row, int column, float score)`, or another
+/// name: the derivative is printed alike. `at` is the same for a thread's elements of a tile, row and column
+/// come on top of it and are constants.
 std::string score_function(const Expression& score, const std::string& name = "score_of");
 
 /// `TileState tile_state(const Scope& scope, int q0, int q1, int kv0, int kv1)`: what the mask is for rows at

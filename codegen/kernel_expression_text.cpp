@@ -132,7 +132,7 @@ std::string differentiated_score(const AttentionSpec& spec, const KernelExpressi
   if (expressions.slope)
     text +=
         score_function(without_divisions(*expressions.slope, expressions.declarations), "slope_of") + "\n";
-  const std::string places = "(scope, at.q + row, at.kv + column, score)";
+  const std::string places = "(scope, at, row, column, score)";
   const std::string slope = expressions.slope ? "slope_of" + places : "";
   const std::string cap = spec.softcap != 0 ? "cap_slope(score)" : "";
   return text + "/// The slope is the derivative by the scaled product.\n" + function_start +
@@ -170,7 +170,7 @@ std::string expression_declarations(const AttentionSpec& spec, const KernelExpre
         score_function(without_divisions(*score, declarations)) + "\n" + function_start +
         "float changed_score(const Scope& scope, float product, float scale, const Positions& at, int row,\n"
         "                    int column) {\n"
-        "  return score_of(scope, at.q + row, at.kv + column, " +
+        "  return score_of(scope, at, row, column, " +
         (spec.softcap != 0 ? "capped_score(product, scale)" : "product * scale") + ");\n}\n";
   else if (spec.softcap != 0)
     text += std::string(function_start) +

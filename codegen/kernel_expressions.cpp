@@ -55,13 +55,11 @@ bool limits_earlier_keys(const KeyRule& rule) {
 }
 
 Expression with_alibi(const Expression& score) {
-  const Expression distance = Expression::make(
-      O::abs,
-      {Expression::make(O::subtract, {variable(ExpressionVariable::q), variable(ExpressionVariable::kv)})});
-  return Expression::make(
-      O::subtract,
-      {score, Expression::make(O::multiply, {Expression::scalar(alibi_slope_name, ScalarType::number),
-                                             Expression::make(O::to_number, {distance})})});
+  const Expression distance =
+      Expression::make(O::subtract, {variable(ExpressionVariable::q), variable(ExpressionVariable::kv)});
+  const Expression term =
+      Expression::make(O::multiply, {Expression::scalar(alibi_slope_name, ScalarType::number), distance});
+  return Expression::make(O::subtract, {score, Expression::make(O::abs, {term})});
 }
 
 ElementType bias_type(const AttentionSpec& spec) {

@@ -51,6 +51,10 @@ struct Scope {
   const void* data;
 };
 
+struct Positions {
+  int q, kv;
+};
+
 struct Call {
   int which;
   const Scope* scope;
@@ -142,7 +146,7 @@ class ExpressionFunctions {
     source.text = template_text("primitives/simulator_interface.cuh") +
                   template_text("primitives/simulator_prelude.cuh") + all_items("common.cuh") +
                   all_items("primitives/primitives.cuh",
-                            {"exp2_approximate", "log2_approximate", "reciprocal_approximate"}) +
+                            {"exp2_approximate", "log2_approximate", "reciprocal_approximate", "absolute"}) +
                   all_items("expression_values.cuh") + all_items("expression_ranges.cuh") +
                   all_items("expression_key_ranges.cuh") +
                   all_items("visibility.cuh", {"KeyLimits", "clamp"}) + all_items("expression_limits.cuh") +
@@ -168,7 +172,8 @@ class ExpressionFunctions {
     for (size_t i = 0; i < scores.size(); ++i) {
       source.text += in_namespace('s', i, score_function(scores[i]));
       dispatch += "    case " + std::to_string(masks.size() + i) + ":\n      c.value = s" +
-                  std::to_string(i) + "::score_of(*c.scope, c.q, c.kv, c.score);\n      break;\n";
+                  std::to_string(i) +
+                  "::score_of(*c.scope, {c.q - 3, c.kv - 2}, 3, 2, c.score);\n      break;\n";
     }
     source.text +=
         "extern \"C\" void expressions_set(void* value, void* range) {\n"
@@ -283,6 +288,31 @@ TEST(ExpressionFunctions, MeanWhatTheInterpreterSays) {
       narrow += range.high - range.low <= 1e-3 * std::max(1.0, std::fabs(expected));
     }
   EXPECT_GT(narrow, 800);
+}
+
+// Floats of positions: one conversion for a tile, and a constant for each element; exact up to 2^24.
+TEST(ExpressionFunctions, FloatsOfPositionsAreExact) {
+  const Declarations declarations = random_declarations();
+  std::vector<Expression> scores;
+  for (const char* text :
+       {"float(q - kv)", "float(abs(q - kv))", "float(abs(kv - q + head))", "float(3 * q - 2 * kv)",
+        "float(-q)", "float(kv + 7) / 2", "float(q / 4)", "float(abs(q - kv) / 8 + kv % 3)"})
+    scores.push_back(parse_score(text, declarations));
+  EXPECT_NE(score_function(scores[1]).find("absolute((float)(at.q - at.kv) + (float)(row - column))"),
+            std::string::npos)
+      << score_function(scores[1]);
+  const ExpressionFunctions functions({}, scores);
+  RandomExpressions random(3);
+  const RandomData data(random, 20, 24);
+  const Scope scope = scope_of(data, 1, 1);
+  constexpr int far = 1 << 22;
+  for (size_t i = 0; i < scores.size(); ++i)
+    for (const auto& [q, kv] : {std::pair{0, 0}, {23, 5}, {5, 23}, {far, far - 1}, {far - 3, 2}, {1, far}}) {
+      Call call{.which = static_cast<int>(i), .scope = &scope, .q = q, .kv = kv};
+      functions(call);
+      EXPECT_EQ(call.value, evaluate(scores[i], data.at(q, kv, 1, 1)).number)
+          << score_function(scores[i]) << q << ", " << kv;
+    }
 }
 
 }  // namespace
