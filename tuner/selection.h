@@ -37,11 +37,11 @@ struct Footprint {
 
 struct SelectionOptions {
   uint64_t seed = 1;            // of the orders
-  double least_margin = 0.01;   // differences up to this are none, however quiet the clock
+  double least_margin = 0.006;  // differences up to this are none, however quiet the clock
   int finalists = 4;            // beside the default
   int final_rounds = 15;        // at least; more if the noise asks for it
   int most_final_rounds = 400;  // short kernels are noisy, and cheap
-  double final_seconds = 1;     // after which the noise is taken as it is
+  double final_seconds = 2;     // after which the noise is taken as it is
   bool exhaustive = false;      // nothing is left behind before the final
   double deadline = std::numeric_limits<double>::infinity();  // by Stopwatch::seconds
   std::function<void(const std::string& stage, int left)> progress;
