@@ -152,6 +152,10 @@ void print_backward(const Explanation& e) {
   print_field("tiles", fmt::format("{} visited a query head, {} of them with a mask; {} skipped",
                                    tiles.visited, tiles.masked, tiles.skipped));
   print_field("work", flops_text(backward_work(e)) + " needed, 2 (3 qk + 2 v) per visible pair");
+  print_field("dQ",
+              e.spec.deterministic
+                  ? "added up from the last keys to the first: the same bits on every run"
+                  : "added up in whatever order tiles finish: its last bits may differ from run to run");
   print_field("memory",
               fmt::format("{} beside the tensors at the peak, linear in the lengths: {} for the sums of dQ, "
                           "{} for LSE, row terms and turns",

@@ -34,7 +34,8 @@ int64_t blocks(int64_t tiles, int64_t heads, int64_t batch, const char* what) {
 // heads as have Q, dO and dQ in 40 MB of L2.
 int64_t section_heads(const AttentionSpec& spec, const LaunchShape& shape) {
   constexpr int64_t budget = int64_t{40} << 20;
-  if (spec.mask.kind == Mask::Kind::none) return 1;
+  // Deterministic blocks wait the less, the fewer of them share a head.
+  if (spec.mask.kind == Mask::Kind::none && !spec.deterministic) return 1;
   const int64_t row_bytes =
       (spec.head_dim.qk + spec.head_dim.v) * size_of(spec.dtype.q) + spec.head_dim.qk * int64_t{4};
   const int64_t head_bytes = shape.seqlen_q * row_bytes * spec.gqa_ratio;
@@ -49,6 +50,11 @@ int64_t section_heads(const AttentionSpec& spec, const LaunchShape& shape) {
 int dq_tile_floats(const AttentionSpec& spec, const Schedule& schedule) {
   if (schedule.family == Family::sm90) return sm90_backward::dq_tile_floats(spec, schedule);
   return schedule.threads() * sm80_backward::warp_grids(spec, schedule).dq.registers();
+}
+
+// Each of the sm90 family's consumers adds to the sums by itself.
+int turns_per_tile(const Schedule& schedule) {
+  return schedule.family == Family::sm90 ? 2 : 1;
 }
 
 BackwardPlan plan_backward(const AttentionSpec& spec, const Schedule& schedule, const LaunchShape& shape) {
@@ -73,7 +79,9 @@ BackwardPlan plan_backward(const AttentionSpec& spec, const Schedule& schedule, 
   workspace.lse_log2 = aligned(plan.query_blocks * dq_tile_floats(spec, schedule) * 4);
   workspace.row_terms = workspace.lse_log2 + aligned(rows * 4);
   workspace.turns = workspace.row_terms + aligned(rows * 4);
-  workspace.sink_terms = workspace.turns + (spec.deterministic ? aligned((plan.query_blocks + 1) * 4) : 0);
+  workspace.sink_terms =
+      workspace.turns +
+      (spec.deterministic ? aligned((plan.query_blocks * turns_per_tile(schedule) + 1) * 4) : 0);
   workspace.row_ranges = workspace.sink_terms + (spec.sinks ? aligned(plan.query_blocks * 16) : 0);
   const KernelExpressions expressions = kernel_expressions(spec);
   const int64_t ranges = !expressions.mask                ? 0

@@ -12,12 +12,15 @@ namespace tilewright {
 /// family keeps for it, in whatever order it likes.
 int dq_tile_floats(const AttentionSpec& spec, const Schedule& schedule);
 
+/// `deterministic`: parts of a tile of query rows whose sums have an order of their own.
+int turns_per_tile(const Schedule& schedule);
+
 /// Where the parts of the workspace lie, in bytes from its start; each is aligned to 256 bytes.
 struct BackwardWorkspace {
   int64_t dq_sums = 0;     // fp32, dq_tile_floats a tile of query rows
   int64_t lse_log2 = 0;    // fp32, a value a row of whole tiles
   int64_t row_terms = 0;   // the same
-  int64_t turns = 0;       // `deterministic`: an int a tile of query rows, and one more
+  int64_t turns = 0;       // `deterministic`: turns_per_tile ints a tile of query rows, and one more
   int64_t sink_terms = 0;  // `sinks`: 4 floats a tile of query rows
   int64_t row_ranges =
       0;              // a mask expression: 4 ints a tile of keys, of each KV head if the mask knows heads

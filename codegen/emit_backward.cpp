@@ -51,6 +51,7 @@ void add_backward_constants(Constants& constants, const AttentionSpec& spec,
                             const Target& target) {
   constants.add_int("prepare_threads", prepare_threads);
   constants.add_bool("deterministic", spec.deterministic);
+  constants.add_int("turns_per_tile", turns_per_tile(schedule));
   constants.add_bool("mask_knows_heads", expressions.mask_knows_heads());
   const bool with_slope = expressions.has_slope(spec), differentiates = expressions.score && with_slope;
   constants.add_bool("with_slope", with_slope);
@@ -84,7 +85,7 @@ std::vector<std::string_view> backward_files(Family family, const KernelExpressi
     add({"sm90/ring.cuh", "sm90/backward_layout.cuh", "sm90/backward_tiles.cuh",
          ranges ? "sm90/backward_ranges.cuh" : "sm90/backward_rows.cuh", "sm90/backward_producer.cuh",
          "sm90/backward_scores.cuh", "sm90/backward_dropout.cuh", "sm90/backward_output.cuh",
-         "sm90/backward_consumer.cuh",
+         "sm90/backward_consumer.cuh", "sm90/backward_turns.cuh",
          expressions.any() ? "sm90/backward_expressions.cuh" : "sm90/backward_softcap.cuh", "generated/order",
          "sm90/backward_tile.cuh", "sm90/backward.cuh"});
   else

@@ -71,7 +71,7 @@ Resources resources(const AttentionSpec& spec, const Schedule& schedule, const T
   // Two buffers with a panel a consumer of dS, or one of P and one of dS; dQ on its way to the copy engine.
   result.shared_memory = 128 * all_panels * (schedule.block_n + schedule.stages * m) +
                          2 * consumers * 128 * m + (columns ? 0 : 4 * dq_tile_floats(spec, schedule)) +
-                         schedule.stages * (8 * m + 32) + 96;
+                         schedule.stages * (8 * m + 32) + 96 + (spec.deterministic ? 16 : 0);
   const int sums = (dk_columns(spec, schedule) + dv_columns(spec, schedule)) / 2;
   const int dq = dq_columns(spec, schedule) / 2;
   // By keys: while dK and dQ are at work on dS and the next scores come in, or while probabilities and dP
@@ -85,8 +85,6 @@ std::vector<std::string> illegal_because(const AttentionSpec& spec, const Schedu
                                          const Target& target) {
   Refusals refusals;
   if (!target.wgmma) refusals.add("the sm90 family needs wgmma, which sm_90a alone has");
-  if (spec.deterministic)
-    refusals.add("`deterministic: true` has no kernel in the sm90 family, which adds to dQ in any order");
   if (schedule.query_in_registers)
     refusals.add("blocks.query_in_registers is an axis of the sm80 family alone");
   if (schedule.block_n != 64 && schedule.block_n != 128)

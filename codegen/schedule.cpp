@@ -4,7 +4,6 @@
 
 #include "codegen/backward_order.h"
 #include "codegen/families.h"
-#include "codegen/kernel_expressions.h"
 
 namespace tilewright {
 
@@ -94,10 +93,6 @@ std::vector<std::string> unsupported_because(const AttentionSpec& spec, const Ta
   const bool expressions = spec.mask.kind == Mask::Kind::expression || spec.score || spec.alibi || spec.bias;
   if (expressions && spec.layout == Layout::packed)
     refusals.add("expressions, `alibi` and `bias` have no kernel with `layout: packed` yet");
-  if (spec.pass == Pass::backward && spec.deterministic && kernel_expressions(spec).mask)
-    refusals.add(
-        "`deterministic: true` with a mask expression that is no window has no backward kernel yet; "
-        "without it, and with windows, it has");
   forward_alone(spec.mask.blocks.has_value(), "mask.blocks");
   refuse_key(spec.rope != Rope::none, "rope");
   return refusals.take();

@@ -61,11 +61,16 @@ void Block::exit_thread() {
     });
   }
   thread.copies.committed.clear();  // empty groups
-  if (!thread.bulk.empty()) {
-    fail(Place(), [] {
-      return "exits with bulk copies still reading its shared memory: bulk_commit and bulk_wait are missing";
-    });
+  for (BulkReduction& reduction : thread.bulk) {
+    if (!reduction.read) {
+      fail(Place(), [] {
+        return "exits with bulk copies still reading its shared memory: bulk_commit and bulk_wait are "
+               "missing";
+      });
+    }
+    land(reduction);
   }
+  thread.bulk.clear();
   if (!warpgroups_.products(running_ / 32).empty()) {
     fail(Place(), [] { return "exits with products still in flight: warpgroup_wait is missing"; });
   }

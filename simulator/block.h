@@ -35,15 +35,20 @@ struct CopyQueue {
   std::vector<size_t> committed;  // end of each group, as an index into `copies`
 };
 
-/// A sum of floats from shared into global memory between its issue and its wait.
+/// A sum of floats from shared into global memory between its issue and the wait for it.
 struct BulkReduction {
   float* destination = nullptr;
   uint32_t source = 0;
   int floats = 0;
-  uint32_t number = 0;     // the race checker's
-  bool committed = false;  // the last of its group
-  bool landed = false;
+  uint32_t number = 0;        // the race checker's
+  bool committed = false;     // the last of its group
+  bool read = false;          // a wait said so: shared memory may be written again
+  bool landed = false;        // the sums are there, but nobody may rely on it yet
+  std::vector<float> values;  // between the two
 };
+
+/// Adds up what was read, if that has not happened yet.
+void land(BulkReduction& reduction);
 
 class Block {
  public:

@@ -1,7 +1,9 @@
 // The emulation of what the backward pass moves on Hopper: matrices to shared memory, plain copies there,
 // sums from there into global memory.
+#include <algorithm>
 #include <atomic>
 #include <cstring>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -75,16 +77,37 @@ void bulk_load(unsigned destination, const void* source, int bytes, unsigned bar
 
 namespace {
 
-void land(Block& block, BulkReduction& reduction) {
-  for (int i = 0; i < reduction.floats; ++i) {
-    float value;
-    std::memcpy(&value, block.shared() + reduction.source + 4 * i, sizeof value);
-    std::atomic_ref<float>(reduction.destination[i]).fetch_add(value, std::memory_order_relaxed);
+void read(Block& block, BulkReduction& reduction) {
+  if (!reduction.values.empty()) return;
+  reduction.values.resize(static_cast<size_t>(reduction.floats));
+  std::memcpy(reduction.values.data(), block.shared() + reduction.source, 4 * reduction.values.size());
+}
+
+/// Sums that were read land sooner or later; not many stay in flight.
+void land_some(Block& block, std::vector<BulkReduction>& queue) {
+  constexpr size_t most_in_flight = 16;
+  for (size_t i = 0; i < queue.size(); ++i) {
+    if (queue[i].read && !queue[i].landed && (queue.size() - i > most_in_flight || !block.copy_is_late())) {
+      land(queue[i]);
+    }
   }
-  reduction.landed = true;
+  const auto open = std::find_if(queue.begin(), queue.end(), [](const BulkReduction& reduction) {
+    return !reduction.read || !reduction.landed;
+  });
+  queue.erase(queue.begin(), open);
 }
 
 }  // namespace
+
+void land(BulkReduction& reduction) {
+  if (reduction.landed) return;
+  for (int i = 0; i < reduction.floats; ++i) {
+    std::atomic_ref<float>(reduction.destination[i])
+        .fetch_add(reduction.values[static_cast<size_t>(i)], std::memory_order_relaxed);
+  }
+  reduction.landed = true;
+  reduction.values.clear();
+}
 
 void bulk_reduce_add(float* destination, unsigned source, int bytes, int site) {
   Block& block = Block::current();
@@ -97,8 +120,11 @@ void bulk_reduce_add(float* destination, unsigned source, int bytes, int site) {
   BulkReduction reduction{.destination = destination, .source = source, .floats = bytes / 4};
   reduction.number = block.checker().start_bulk_read(source, bytes, block.thread(), place);
   if (reduction.number == 0) fail_conflict(block, block.thread(), place, false);
-  if (!block.copy_is_late()) land(block, reduction);
-  block.bulk_reductions().push_back(reduction);
+  if (!block.copy_is_late()) {
+    read(block, reduction);
+    land(reduction);
+  }
+  block.bulk_reductions().push_back(std::move(reduction));
 }
 
 void bulk_commit(int) {
@@ -106,8 +132,8 @@ void bulk_commit(int) {
   if (!queue.empty()) queue.back().committed = true;
 }
 
-// The sums land here at the latest, whether the wait is for them or for the reads of shared memory alone.
-void bulk_wait(int groups_in_flight, int, int site) {
+// A wait for the reads of shared memory leaves the sums in flight.
+void bulk_wait(int groups_in_flight, int only_reads, int site) {
   Block& block = Block::current();
   std::vector<BulkReduction>& queue = block.bulk_reductions();
   if (groups_in_flight < 0) {
@@ -119,10 +145,14 @@ void bulk_wait(int groups_in_flight, int, int site) {
     if (queue[end - 1].committed && ++groups > groups_in_flight) break;
   }
   for (size_t i = 0; i < end; ++i) {
-    if (!queue[i].landed) land(block, queue[i]);
-    block.checker().finish_bulk_reads(block.thread(), queue[i].number);
+    if (!queue[i].read) {
+      if (!queue[i].landed) read(block, queue[i]);
+      block.checker().finish_bulk_reads(block.thread(), queue[i].number);
+      queue[i].read = true;
+    }
+    if (!only_reads) land(queue[i]);
   }
-  queue.erase(queue.begin(), queue.begin() + static_cast<ptrdiff_t>(end));
+  land_some(block, queue);
 }
 
 }  // namespace tilewright::simulator

@@ -15,7 +15,8 @@ struct BackwardParameters {
   float* dq_sums;   // dq_tile_floats a tile of query rows, in the family's own order; not scaled yet
   float* lse_log2;  // LSE times log2(e); +inf for rows that see no key, and beyond the last row: P is 0 there
   float* row_terms;  // rowsum(dO * O) - dLSE, what dP is reduced by
-  int* turns;  // deterministic: key tiles that have added to each tile of query rows; behind them the ticket
+  int* turns;  // deterministic: key tiles that have added to each part (turns_per_tile) of each tile of query
+               // rows; behind them the number that the next tile of keys takes
   int query_blocks;   // tiles of query rows of all heads and batches
   int n_tiles;        // tiles of keys per KV head
   int key_blocks;     // tiles of keys of all KV heads and batches

@@ -63,8 +63,9 @@ __device__ __forceinline__ void prepare(const BackwardParameters& p, const Expre
 #pragma unroll 4
   for (int i = thread_index() * 4; i < dq_tile_floats; i += prepare_threads * 4)
     global_store_16(sums + i, 0, 0, 0, 0);
-  if (deterministic && thread_index() == 0) {
-    global_store_int(p.turns + tile, 0);
-    if (tile == 0) global_store_int(p.turns + p.query_blocks, 0);
+  if (deterministic && thread_index() < turns_per_tile) {
+    global_store_int(p.turns + tile * (long long)turns_per_tile + thread_index(), 0);
+    if (tile == 0 && thread_index() == 0)
+      global_store_int(p.turns + p.query_blocks * (long long)turns_per_tile, 0);
   }
 }

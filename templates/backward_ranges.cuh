@@ -74,3 +74,17 @@ __device__ __forceinline__ void find_row_ranges(const BackwardParameters& p, con
     }
   }
 }
+
+/// Deterministic: how many tiles of keys behind this one tile m of query rows is visited by; by a whole warp.
+__device__ __forceinline__ int key_tiles_behind(const BackwardParameters& p, int head_index, int n_tile,
+                                                int m) {
+  u32 count = 0;
+#pragma unroll 1
+  for (int n = n_tile + 1 + thread_index() % 32; n < p.n_tiles; n += 32) {
+    const int* range = row_range_at(p, head_index, n);
+    if (m >= global_load(range) && m < global_load(range + 1)) ++count;
+  }
+#pragma unroll
+  for (int mask = 1; mask < 32; mask *= 2) count += shuffle_xor(count, mask);
+  return (int)count;
+}

@@ -24,3 +24,10 @@ __device__ __forceinline__ KeyWalk keys_seen(const BackwardParameters& p, const 
                                              const QueryTiles&, int, int row) {
   return start_walk(sequence_of(p), scope, row);
 }
+
+/// Deterministic: one thread waits until the tiles of higher keys that tile `tile` of query rows sees have
+/// added to it.
+__device__ __forceinline__ void wait_for_turn(const BackwardParameters& p, const KeyWalk& seen, int,
+                                              int n_tile, int, int tile) {
+  if (thread_index() == 0) global_wait_for_turn(p.turns + tile, seen.end - 1 - n_tile);
+}

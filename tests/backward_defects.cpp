@@ -1,15 +1,14 @@
 // Real backward kernels with one defect seeded into their text: the simulator or the comparison must find it.
 #include <algorithm>
-#include <cmath>
 #include <ostream>
-#include <random>
 
-#include "codegen/error.h"
-#include "runtime/device.h"
-#include "tests/support/backward_case.h"
+#include "tests/support/backward_source.h"
 
 namespace tilewright {
 namespace {
+
+using test::launch_source;
+using test::source_of;
 
 struct Defect {
   const char* name;
@@ -22,55 +21,12 @@ void PrintTo(const Defect& defect, std::ostream* out) {
   *out << defect.name;
 }
 
-/// One launch of a source. What went wrong: the simulator's fault, "wrong answer", or nothing.
 std::string outcome(const AttentionSpec& spec, const Target& target, const Source& source, uint64_t seed,
                     int64_t rows = 150, int64_t keys = 130) {
-  const Schedule schedule = choose_schedule(spec, target);
-  const int64_t heads = spec.gqa_ratio, dim = spec.head_dim.qk;
-  std::vector<uint16_t> q(rows * heads * dim), k(keys * dim), v(k), out(q), d_out(q), dq(q), dk(k), dv(k);
-  std::vector<float> lse(rows * heads);
-  std::mt19937_64 random(seed + 1);
-  std::normal_distribution<double> normal;
-  for (std::vector<uint16_t>* tensor : {&q, &k, &v, &d_out})
-    for (size_t i = 0; i < tensor->size(); ++i)
-      store_element(tensor->data(), DataType::bf16, static_cast<int64_t>(i), normal(random));
-  const auto view = [&](std::vector<uint16_t>& tensor) {
-    const int64_t tensor_heads = tensor.size() == q.size() ? heads : 1;
-    const int64_t length = static_cast<int64_t>(tensor.size()) / tensor_heads / dim;
-    return TensorView{tensor.data(), DataType::bf16, {1, length, tensor_heads, dim}, {}};
-  };
-  BackwardArguments arguments{.q = view(q),
-                              .k = view(k),
-                              .v = view(v),
-                              .out = view(out),
-                              .lse = {lse.data(), DataType::fp32, {1, heads, rows}, {}},
-                              .d_out = view(d_out),
-                              .dq = view(dq),
-                              .dk = view(dk),
-                              .dv = view(dv)};
-  const ReferenceResult forward = plain_forward(forward_spec(spec), forward_part(arguments));
-  for (size_t i = 0; i < out.size(); ++i)
-    store_element(out.data(), DataType::bf16, static_cast<int64_t>(i), forward.out[i]);
-  std::copy(forward.lse.begin(), forward.lse.end(), lse.begin());
-  std::vector<float> workspace(workspace_size(spec, schedule, {1, heads, rows, keys}) / 4, std::nanf(""));
-  arguments.workspace = workspace.data();
-  arguments.workspace_bytes = workspace.size() * 4;
-
-  const auto device = make_simulator_device({.seed = seed}, std::string(target.name));
-  KernelCache cache({.disk = false});
-  CacheResult from;
-  try {
-    device->load(spec, schedule, source, cache, from)
-        ->launch(nullptr, prepare_backward(spec, schedule, arguments), arguments);
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return compare_backward(spec, arguments).ok ? "" : "wrong answer";
+  return launch_source(spec, target, source, seed, rows, keys).fault;
 }
 
-Source source_of(const AttentionSpec& spec, const Target& target) {
-  return emit(spec, choose_schedule(spec, target), target, Backend::simulator);
-}
+const Target& sm_80 = target_by_name("sm_80");
 
 AttentionSpec spec_of(const char* more) {
   return parse_spec(
@@ -79,8 +35,6 @@ AttentionSpec spec_of(const char* more) {
           more + "}",
       "spec");
 }
-
-const Target& sm_80 = target_by_name("sm_80");
 
 TEST(BackwardText, IsSoundAsItIs) {
   for (const char* more : {"", ", deterministic: true", ", softcap: 20"})

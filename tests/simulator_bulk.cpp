@@ -118,6 +118,40 @@ TEST(BulkCopies, BlocksAddToTheSameSums) {
   for (int i = 0; i < 128; ++i) ASSERT_EQ(to.values[i], 100);
 }
 
+// A wait for the reads leaves the sums in flight.
+TEST(BulkCopies, SumsLandAsLateAsTheWaitForThem) {
+  for (const uint64_t seed : {0, 1}) {
+    Floats to = {};
+    float after_reads = -1, after_all = -1;
+    const KernelBody body = [&](const SimulatorInterface& simulator) {
+      const bool first = simulator.thread_index() == 0;
+      const float ones[4] = {1, 1, 1, 1}, twos[4] = {2, 2, 2, 2};
+      const auto add = [&](const float(&values)[4]) {
+        if (first) simulator.shared_store(tile, values, 16, 1);
+        simulator.fence_async_shared(2);
+        simulator.warp_barrier(0xffffffffu, 3);
+        if (!first) return;
+        simulator.bulk_reduce_add(to.values, tile, 16, 4);
+        simulator.bulk_commit(5);
+        simulator.bulk_wait(0, 1, 6);
+      };
+      add(ones);
+      if (first) {
+        after_reads = to.values[0];
+        simulator.bulk_wait(0, 0, 7);
+        after_all = to.values[0];
+      }
+      add(twos);
+    };
+    TestLaunch test = launch({sums(to)});
+    test.seed = seed;
+    expect_ok(run_body(body, test));
+    EXPECT_EQ(after_reads, seed == 0 ? 1 : 0);
+    EXPECT_EQ(after_all, 1);
+    EXPECT_EQ(to.values[0], 3);
+  }
+}
+
 struct BulkFault {
   const char* name;
   Steps steps;
@@ -168,7 +202,8 @@ TEST(BulkCopies, FaultsOfOneCall) {
   fault([&](const auto& s) { s.bulk_reduce_add(to.values + 1, tile, 32, 5); }, {"misaligned", "of 16"});
   fault([&](const auto& s) { s.bulk_reduce_add(to.values, shared_bytes - 16, 32, 5); },
         {"out of bounds", "a sum of 32 bytes"});
-  fault([&](const auto& s) { s.bulk_reduce_add(read_only, tile, 32, 5); }, {"\"from\"", "does not hold sums"});
+  fault([&](const auto& s) { s.bulk_reduce_add(read_only, tile, 32, 5); },
+        {"\"from\"", "does not hold sums"});
   fault([&](const auto& s) { s.bulk_reduce_add(to.values, tile + 512, 32, 5); }, {"nobody has written"});
   fault([&](const auto& s) { s.bulk_load(tile, from.values + 252, 32, barrier, 5); }, {"past its end"});
   fault([&](const auto& s) { s.bulk_load(barrier, from.values, 32, barrier, 5); }, {"covers the barrier"});

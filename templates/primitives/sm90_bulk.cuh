@@ -55,6 +55,17 @@ PRIMITIVE void bulk_wait_reads()
 DEVICE { asm volatile("cp.async.bulk.wait_group.read %0;" :: "n"(groups) : "memory"); }
 SIMULATOR { simulator->bulk_wait(groups, 1, site); }
 
+/// Waits until at most `groups` groups of this thread have not done all that they do.
+template <int groups>
+PRIMITIVE void bulk_wait()
+DEVICE { asm volatile("cp.async.bulk.wait_group %0;" :: "n"(groups) : "memory"); }
+SIMULATOR { simulator->bulk_wait(groups, 0, site); }
+
+/// What this thread knows of global memory comes before its bulk copies and sums from here on (9.7.13.4).
+PRIMITIVE void fence_async_global()
+DEVICE { asm volatile("fence.proxy.async.global;" ::: "memory"); }
+SIMULATOR { (void)site; }
+
 PRIMITIVE void shared_store_16(u32 address, float a, float b, float c, float d)
 DEVICE { asm volatile("st.shared.v4.f32 [%0], {%1, %2, %3, %4};" :: "r"(address), "f"(a), "f"(b), "f"(c), "f"(d) : "memory"); }
 SIMULATOR { const float values[4] = {a, b, c, d}; simulator->shared_store(address, values, 16, site); }

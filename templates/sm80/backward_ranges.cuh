@@ -17,3 +17,12 @@ __device__ __forceinline__ KeysSeen keys_seen(const BackwardParameters& p, const
   const bool whole = m_tile >= tiles.full_begin && m_tile < tiles.full_end;
   return {0, whole ? p.n_tiles : 0};
 }
+
+/// Deterministic: one thread waits until the tiles of higher keys that visit `m_tile` of a head, `tile` of
+/// all, have added to it.
+__device__ __forceinline__ void wait_for_turn(const BackwardParameters& p, const KeysSeen&, int head_index,
+                                              int n_tile, int m_tile, int tile) {
+  if (thread_index() >= 32) return;
+  const int turn = key_tiles_behind(p, head_index, n_tile, m_tile);
+  if (thread_index() == 0) global_wait_for_turn(p.turns + tile, turn);
+}

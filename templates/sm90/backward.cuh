@@ -5,12 +5,18 @@ __device__ __forceinline__ void backward(const HopperBackwardParameters& p, cons
   const BackwardLayout layout = {shared_base()};
   const int warpgroup = uniform(thread_index() / 128);
   if (thread_index() == 0) initialize_backward_barriers(layout);
+  if (deterministic) {
+    if (thread_index() == 0) store_first_key_tile(p, layout);
+  }
   block_barrier();
   if (warpgroup == 0) {
     release_registers<producer_registers>();
     const int warp = uniform(thread_index() / 32);
-    if (warp == 1) {
-      if (!splits_columns) send_dq(p, layout);
+    if (warp == 1 || (deterministic && warp == 2)) {
+      if (deterministic) send_dq_in_turns(p, layout, warp - 1);
+      if (!deterministic) {
+        if (!splits_columns) send_dq(p, layout);
+      }
     } else if (thread_index() == 0) {
       produce_backward(p, layout);
     }

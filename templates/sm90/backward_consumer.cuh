@@ -92,15 +92,18 @@ __device__ __forceinline__ void write_dq(const BackwardConsumer& me, float (&dq)
   named_barrier_arrive<160>(dq_full(me.group));
 }
 
-/// The same, from registers straight to the sums. `row` is the block's first, for this consumer's scores.
+/// The same, from registers straight to the sums; deterministic in turns, which a warp keeps
+/// (send_dq_in_turns). `row` is the block's first, for this consumer's scores.
 __device__ __forceinline__ void add_dq(const HopperBackwardParameters& p, const BackwardConsumer& me,
                                        int head, int row, float (&dq)[dq_columns / 2]) {
   const long long tile = (long long)head * p.backward.forward.m_tiles + row / block_m;
   float* to =
       p.backward.dq_sums + tile * dq_tile_floats + me.group * 64 * dq_columns + thread_index() % 128 * 4;
+  if (deterministic) named_barrier_wait<160>(dq_free(me.group));
 #pragma unroll
   for (int i = 0; i < dq_columns / 8; ++i)
     global_sum_4(to + i * 512, dq[4 * i], dq[4 * i + 1], dq[4 * i + 2], dq[4 * i + 3]);
+  if (deterministic) named_barrier_arrive<160>(dq_full(me.group));
 }
 
 /// The warpgroups take turns on the tensor cores.

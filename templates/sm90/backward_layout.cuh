@@ -31,6 +31,9 @@ constexpr int ds_bytes = consumers * row_panel_bytes;
 /// memory.
 constexpr int dq_group_bytes = 64 * dq_columns * 4;
 
+/// Warps that send the consumers' dQ or, deterministic, keep the turns of a consumer each.
+constexpr int dq_warps = deterministic ? consumers : splits_columns ? 0 : 1;
+
 constexpr int dq_buffer_bytes = splits_columns ? 0 : dq_group_bytes;
 
 struct BackwardLayout {
@@ -58,6 +61,7 @@ struct BackwardLayout {
   __device__ __forceinline__ u32 gradient_full(int stage) const { return query_empty(stages) + 8 * stage; }
   __device__ __forceinline__ u32 gradient_empty(int stage) const { return gradient_full(stages) + 8 * stage; }
   __device__ __forceinline__ u32 tile_slot(int slot) const { return gradient_empty(stages) + 4 * slot; }
+  __device__ __forceinline__ u32 first_tile() const { return tile_slot(2); }  // deterministic
 };
 
 __device__ __forceinline__ void initialize_backward_barriers(const BackwardLayout& layout) {
@@ -66,7 +70,7 @@ __device__ __forceinline__ void initialize_backward_barriers(const BackwardLayou
   barrier_initialize(layout.value_full(), 1);
   for (int i = 0; i < 2; ++i) {
     barrier_initialize(layout.tile_full(i), 1);
-    barrier_initialize(layout.tile_empty(i), 4 * consumers + (splits_columns ? 0 : 1));
+    barrier_initialize(layout.tile_empty(i), 4 * consumers + dq_warps);
     barrier_initialize(layout.ds_full(i), 4 * consumers);
     barrier_initialize(layout.ds_empty(i), 4 * consumers);
   }

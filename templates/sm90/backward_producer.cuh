@@ -44,7 +44,7 @@ __device__ __forceinline__ void load_rows(const HopperBackwardParameters& p, con
 /// other.
 __device__ __forceinline__ void produce_backward(const HopperBackwardParameters& p,
                                                  const BackwardLayout& layout) {
-  int index = block_index(), count = 0;
+  int index = first_key_tile(layout), count = 0;
 #pragma unroll 1
   for (int round = 0; index < p.backward.key_blocks; ++round) {
     const KeyTile tile = key_tile_at(p.backward, index);
@@ -81,7 +81,7 @@ __device__ __forceinline__ void send_dq(const HopperBackwardParameters& p, const
   const bool sender = thread_index() % 32 == 0;
   named_barrier_arrive<160>(dq_free(0));
   named_barrier_arrive<160>(dq_free(1));
-  int index = block_index();
+  int index = first_key_tile(layout);
 #pragma unroll 1
   for (int round = 0; index < p.backward.key_blocks; ++round) {
     const KeyTile tile = key_tile_at(p.backward, index);

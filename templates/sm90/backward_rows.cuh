@@ -29,3 +29,12 @@ __device__ __forceinline__ RowTiles row_tiles(const BackwardParameters& p, const
   if (key + block_n > sequence.keys) tiles.full_end = tiles.full_begin;  // keys past the last one
   return tiles;
 }
+
+/// Deterministic: the tiles of higher keys that tile m of query rows sees, as this one's see it too.
+__device__ __forceinline__ int key_tiles_before(const BackwardParameters& p, const KeyTile& tile, int m) {
+  const Sequence sequence = sequence_of(p);
+  const long long last_row = minimum((m + 1) * block_m, sequence.queries) - 1;
+  long long last_key = sequence.keys - 1;
+  if (limited_right) last_key = clamp(last_row + diagonal_shift(sequence) + window_right, 0, last_key);
+  return (int)(last_key / block_n) - tile.key / block_n;
+}

@@ -38,7 +38,7 @@ __device__ __forceinline__ void consume_backward(const HopperBackwardParameters&
   const BackwardConsumer me = make_consumer(p, layout, e, group);
   if (with_turns && group == 1) pass_turn(me);  // the first turn is group 0's
   RowBlock block = {0, 0, {0, 0}, 0};
-  int index = block_index();
+  int index = first_key_tile(layout);
 #pragma unroll 1
   for (int round = 0; index < p.backward.key_blocks; ++round) {
     KeyTile tile = key_tile_at(p.backward, index);
