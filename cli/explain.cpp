@@ -23,7 +23,7 @@ struct Options {
   std::string file;
   std::string target;
   ShapeOptions shape;
-  std::vector<std::string> scalars;  // "NAME=VALUE"
+  ExpressionOptions expressions;
   std::string svg;
   bool no_compile = false;
   bool json = false;
@@ -61,7 +61,7 @@ Explanation explain(const Options& options) {
   BucketSchedules schedules = tuned_schedules(spec, target, gpu ? &*gpu : nullptr, records);
   ScheduleDecision decision = records.decide(spec, target, gpu ? &*gpu : nullptr, bucket_of(shape));
   Schedule schedule = decision.schedule;
-  const std::map<std::string, double> scalars = scalar_values(spec, options.scalars);
+  const MaskInputs inputs = known_inputs(spec, shape, options.expressions);
   Explanation result{spec,
                      target,
                      schedules,
@@ -70,8 +70,8 @@ Explanation explain(const Options& options) {
                      resources(spec, schedule, target),
                      shape,
                      plan_launch(spec, schedule, shape),
-                     model_io(spec, schedule, shape, scalars),
-                     tile_map(spec, schedule, shape, scalars),
+                     model_io(spec, schedule, shape, inputs),
+                     tile_map(spec, schedule, shape, inputs),
                      std::nullopt,
                      std::nullopt,
                      "--no-compile"};
@@ -187,6 +187,11 @@ void print_text(const Options& options, const Explanation& e) {
   print_field("shape", shape_sentence(e.spec, e.shape));
   if (e.backward) return print_backward(e);
   print_field("grid", grid_text(e));
+  if (const int64_t bytes = workspace_size(e.spec, e.schedule, e.shape); bytes > 0)
+    print_field("tables",
+                fmt::format("of what the mask looks up over each tile, filled by a kernel before: {} of "
+                            "workspace",
+                            bytes_text(static_cast<double>(bytes))));
   print_field("tiles", fmt::format("{} visited a head, {} of them with a mask; {} skipped ({:.1f} %)",
                                    tiles.visited, tiles.masked, tiles.skipped, 100 * e.map.skipped_share()));
   print_field("work", fmt::format("{} needed, 2 (qk + v) per visible pair; {} done in whole tiles",
@@ -255,8 +260,8 @@ Json as_json(const Options& options, const Explanation& e) {
     json.erase("bytes");
     json["tiles"] = e.backward->key_blocks;
     json["flops"] = {{"needed", backward_work(e)}};
-    json["workspace_bytes"] = e.backward->workspace.bytes;
   }
+  json["workspace_bytes"] = workspace_size(e.spec, e.schedule, e.shape);
   if (e.measured) {
     json["measured"] = {{"compiler", e.measured->compiler},
                         {"registers", e.measured->registers},
@@ -277,8 +282,8 @@ Command add_explain(CLI::App& root) {
   app->add_option("SPEC", options->file, "Spec file")->required();
   app->add_option("--target", options->target, "Target (default: this machine's GPU, else sm_80)");
   options->shape.add_to(*app, 4096);
-  app->add_option("--scalar", options->scalars,
-                  "NAME=VALUE of the spec's `scalars` (default: may be anything)");
+  options->expressions.add_to(*app, " (default: may be anything)",
+                              " (default: may hold anything; given, the tiles are those of the first head)");
   app->add_option("--svg", options->svg, "Also write the map of tiles as a picture");
   app->add_flag("--no-compile", options->no_compile, "Calculated figures alone");
   app->add_flag("--json", options->json, "Print JSON");

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cstdint>
+#include <memory>
 
 #include "cli/npy.h"
 #include "codegen/error.h"
@@ -36,6 +38,17 @@ std::map<std::string, std::string> named(const std::vector<std::string>& texts, 
   return values;
 }
 
+/// Integers must fit 32 bits.
+NpyArray read_tensor(const std::string& file, const TensorType& type) {
+  NpyArray array = read_npy(file);
+  if (value_type(type.element) != ValueType::integer) return array;
+  for (double value : array.values)
+    if (!(value >= INT32_MIN && value <= INT32_MAX && value == static_cast<int32_t>(value)))
+      throw Error(ErrorKind::usage,
+                  fmt::format("{} holds {}; expected integers of 32 bits: {}", file, value, to_text(type)));
+  return array;
+}
+
 HostTensor made_up(DataType type, const std::vector<int64_t>& shape, uint64_t seed) {
   HostTensor tensor(type, shape, Layout::bshd);
   if (type != DataType::int32 && type != DataType::boolean) {
@@ -52,10 +65,44 @@ HostTensor made_up(DataType type, const std::vector<int64_t>& shape, uint64_t se
 
 }  // namespace
 
-void ExpressionOptions::add_to(CLI::App& app) {
-  app.add_option("--scalar", scalars, "NAME=VALUE of the spec's `scalars`; may be repeated");
+void ExpressionOptions::add_to(CLI::App& app, const std::string& scalars_without,
+                               const std::string& tensors_without) {
+  app.add_option("--scalar", scalars,
+                 "NAME=VALUE of the spec's `scalars`" + scalars_without + "; may be repeated");
   app.add_option("--tensor", tensors,
-                 "NAME=FILE.npy of the spec's `tensors` (default: made up); may be repeated");
+                 "NAME=FILE.npy of the spec's `tensors`" + tensors_without + "; may be repeated");
+}
+
+MaskInputs known_inputs(const AttentionSpec& spec, const LaunchShape& shape,
+                        const ExpressionOptions& options) {
+  MaskInputs inputs{.scalars = scalar_values(spec, options.scalars)};
+  const Declarations declared = launch_declarations(spec);
+  for (const auto& [name, file] : named(options.tensors, "--tensor", declared.tensors)) {
+    const TensorType type = declared.tensors.at(name);
+    const auto array = std::make_shared<const NpyArray>(read_tensor(file, type));
+    std::vector<int64_t> expected;
+    for (const Dimension& dimension : type.dimensions) expected.push_back(extent_of(spec, shape, dimension));
+    bool fits = array->shape.size() == expected.size();
+    for (size_t i = 0; fits && i < expected.size(); ++i)
+      fits = array->shape[i] == expected[i] || array->shape[i] == 1;
+    if (!fits)
+      throw Error(ErrorKind::usage,
+                  fmt::format("{} has shape {}; expected {}, or 1 in places, for {}: {}", file,
+                              shape_text(array->shape), shape_text(expected), name, to_text(type)));
+    if (array->values.empty()) continue;
+    inputs.tensors[name] = [array, type, shape](const std::vector<int64_t>& indices) {
+      int64_t offset = 0;
+      for (size_t i = 0; i < indices.size(); ++i)
+        offset = offset * array->shape[i] + clamped_index(type.dimensions[i], array->shape[i], indices[i],
+                                                          shape.seqlen_q, shape.seqlen_kv);
+      const double value = array->values[static_cast<size_t>(offset)];
+      const ValueType kind = value_type(type.element);
+      return kind == ValueType::boolean   ? Value::of(value != 0)
+             : kind == ValueType::integer ? Value::of(static_cast<int64_t>(value))
+                                          : Value::of(static_cast<double>(static_cast<float>(value)));
+    };
+  }
+  return inputs;
 }
 
 std::map<std::string, double> scalar_values(const AttentionSpec& spec,
@@ -84,7 +131,7 @@ ExpressionInputs::ExpressionInputs(Runtime& runtime, const AttentionSpec& spec, 
     for (const Dimension& dimension : type.dimensions) extents.push_back(extent_of(spec, shape, dimension));
     names_.push_back(name);
     if (const auto file = files.find(name); file != files.end()) {
-      const NpyArray array = read_npy(file->second);
+      const NpyArray array = read_tensor(file->second, type);
       host_.emplace_back(data_type(type.element), array.shape, Layout::bshd).fill(array.values);
     } else {
       host_.push_back(made_up(data_type(type.element), extents, seed++));

@@ -116,8 +116,26 @@ class HeaderReader {
 struct Element {
   std::string_view descr;
   size_t bytes;
+  double (*at)(const char* data, size_t index);
 };
-constexpr Element elements[] = {{"<f2", 2}, {"<f4", 4}, {"<f8", 8}};
+
+template <typename Number>
+double number_at(const char* data, size_t index) {
+  Number number;
+  std::memcpy(&number, data + index * sizeof number, sizeof number);
+  return static_cast<double>(number);
+}
+
+double half_at(const char* data, size_t index) {
+  return load_element(data, DataType::fp16, static_cast<int64_t>(index));
+}
+
+constexpr Element elements[] = {{"<f2", 2, half_at},
+                                {"<f4", 4, number_at<float>},
+                                {"<f8", 8, number_at<double>},
+                                {"<i4", 4, number_at<int32_t>},
+                                {"<i8", 8, number_at<int64_t>},
+                                {"|b1", 1, number_at<unsigned char>}};
 
 /// Bytes of all elements; nothing if they pass the size of any file.
 std::optional<size_t> data_bytes(const std::vector<int64_t>& shape, size_t element) {
@@ -129,14 +147,6 @@ std::optional<size_t> data_bytes(const std::vector<int64_t>& shape, size_t eleme
     if (__builtin_mul_overflow(bytes, static_cast<size_t>(size), &bytes)) return std::nullopt;
   }
   return bytes;
-}
-
-double element_at(const char* data, size_t element, size_t index) {
-  if (element == 2) return load_element(data, DataType::fp16, static_cast<int64_t>(index));
-  if (element == 4) return load_element(data, DataType::fp32, static_cast<int64_t>(index));
-  double value;
-  std::memcpy(&value, data + index * sizeof value, sizeof value);
-  return value;
 }
 
 }  // namespace
@@ -158,18 +168,19 @@ NpyArray parse_npy(std::string_view bytes, std::string_view name) {
   HeaderReader header(bytes.substr(start, length), name);
   header.read();
 
-  size_t element = 0;
+  const Element* element = nullptr;
   for (const Element& known : elements) {
-    if (header.descr == known.descr) element = known.bytes;
+    if (header.descr == known.descr) element = &known;
   }
-  if (element == 0) {
-    fail(
-        fmt::format("holds elements '{}'; expected little-endian float16, float32 or float64", header.descr));
+  if (!element) {
+    fail(fmt::format(
+        "holds elements '{}'; expected little-endian float16, float32, float64, int32, int64 or bool",
+        header.descr));
   }
   if (header.fortran_order && header.shape.size() > 1) {
     fail("is in Fortran order; expected C order (numpy.ascontiguousarray)");
   }
-  std::optional<size_t> needed = data_bytes(header.shape, element);
+  std::optional<size_t> needed = data_bytes(header.shape, element->bytes);
   size_t present = bytes.size() - start - length;
   if (!needed || *needed != present) {
     fail(fmt::format("has {} bytes of data; its shape {} of '{}' takes {}", present, shape_text(header.shape),
@@ -177,9 +188,9 @@ NpyArray parse_npy(std::string_view bytes, std::string_view name) {
   }
   NpyArray array;
   array.shape = std::move(header.shape);
-  const std::string data(bytes.substr(start + length));  // aligned, as reads of elements need it
-  array.values.resize(present / element);
-  for (size_t i = 0; i < array.values.size(); ++i) array.values[i] = element_at(data.data(), element, i);
+  const std::string data(bytes.substr(start + length));  // aligned, as reads of fp16 need it
+  array.values.resize(present / element->bytes);
+  for (size_t i = 0; i < array.values.size(); ++i) array.values[i] = element->at(data.data(), i);
   return array;
 }
 

@@ -16,7 +16,7 @@ struct NpyArray {
   std::vector<double> values;
 };
 
-/// float16, float32 or float64, little-endian, C order, at most 8 dimensions. `name` is for messages. Throws
+/// float16, float32, float64, int32, int64 or bool, little-endian, C order, at most 8 dimensions. `name` is for messages. Throws
 /// Error(usage) that says what is wrong with the bytes.
 NpyArray parse_npy(std::string_view bytes, std::string_view name);
 

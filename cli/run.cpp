@@ -410,7 +410,7 @@ void add_options(CLI::App& app, Options& options) {
   app.add_option("--seed", options.seed, "Of the random inputs (default 1)")->check(CLI::NonNegativeNumber);
   app.add_option("--softmax-scale", options.softmax_scale, "For specs with `softmax_scale: launch`");
   options.dropout.add_to(app);
-  options.expressions.add_to(app);
+  options.expressions.add_to(app, "", " (default: made up)");
   app.add_option("--lengths-q", options.lengths_q, "Layout packed: queries of each sequence, as in 12,30,7")
       ->delimiter(',');
   app.add_option("--lengths-kv", options.lengths_kv,

@@ -51,10 +51,9 @@ ValueRange look_up_range(const Expression& expression, const RangeEnvironment& e
     std::vector<IntRange> indices;
     for (const Expression& index : expression.operands())
       indices.push_back(saturated_range(range_of(index, environment).integer));
-    return environment.look_up(expression.name(), indices);
+    return environment.look_up(expression, indices);
   }
-  return expression.type() == ValueType::integer ? ValueRange::of(int32())
-                                                 : ValueRange::anything(expression.type());
+  return any_element(expression);
 }
 
 IntRange on_integers(Operation operation, IntRange a, IntRange b) {
@@ -140,6 +139,11 @@ ValueRange choose(Truth condition, const ValueRange& a, const ValueRange& b) {
 ValueRange ValueRange::anything(ValueType type) {
   if (type == ValueType::boolean) return of(Truth{true, true});
   return type == ValueType::integer ? of(any_int()) : of(any_float());
+}
+
+ValueRange any_element(const Expression& look_up) {
+  return look_up.type() == ValueType::integer ? ValueRange::of(int32())
+                                              : ValueRange::anything(look_up.type());
 }
 
 RangeEnvironment::RangeEnvironment()

@@ -32,10 +32,14 @@ struct RangeEnvironment {
   ranges::FloatRange score;
   /// Of a scalar; absent: anything of its type.
   std::map<std::string, ValueRange> scalars;
-  /// The range of a tensor's elements over ranges of indices (saturated to 32 bits, not yet clamped to the
-  /// tensor); absent: anything of the element's type. A range with a NaN among its elements is [-inf, inf].
-  std::function<ValueRange(const std::string& name, const std::vector<ranges::IntRange>& indices)> look_up;
+  /// The range of a look-up: of the tensor's elements over ranges of indices (saturated to 32 bits, not yet
+  /// clamped to the tensor), or less; absent: anything of the element's type. A range with a NaN among its
+  /// elements is [-inf, inf].
+  std::function<ValueRange(const Expression& look_up, const std::vector<ranges::IntRange>& indices)> look_up;
 };
+
+/// Of a look-up in a tensor whose elements may be anything.
+ValueRange any_element(const Expression& look_up);
 
 ValueRange range_of(const Expression& expression, const RangeEnvironment& environment);
 

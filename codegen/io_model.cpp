@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "codegen/kernel_expressions.h"
-#include "codegen/tile_map.h"
 
 namespace tilewright {
 namespace {
@@ -41,7 +40,7 @@ TileRow keys_of_rows(const Mask& mask, const LaunchShape& shape, int64_t first, 
 }  // namespace
 
 IoModel model_io(const AttentionSpec& spec, const Schedule& schedule, const LaunchShape& shape,
-                 const std::map<std::string, double>& scalars) {
+                 const MaskInputs& inputs) {
   IoModel model;
   const int64_t m = schedule.positions(), n = schedule.block_n;
   const int64_t key_tiles = (shape.seqlen_kv + n - 1) / n;
@@ -51,7 +50,7 @@ IoModel model_io(const AttentionSpec& spec, const Schedule& schedule, const Laun
   double pairs = 0;
   const KernelExpressions expressions = kernel_expressions(spec);
   const Mask& mask = expressions.window;
-  const TileMap map = expressions.mask ? tile_map(spec, schedule, shape, scalars) : TileMap{};
+  const TileMap map = expressions.mask ? tile_map(spec, schedule, shape, inputs) : TileMap{};
   for (int64_t row = 0; row < map.rows; ++row) {
     const int64_t rows = std::min(m, shape.seqlen_q - row * m);
     for (int64_t column = 0; column < map.columns; ++column) {

@@ -3,12 +3,11 @@
 #pragma once
 
 #include <cstdint>
-#include <map>
-#include <string>
 
 #include "codegen/launch_plan.h"
 #include "codegen/schedule.h"
 #include "codegen/spec.h"
+#include "codegen/tile_map.h"
 
 namespace tilewright {
 
@@ -50,6 +49,6 @@ struct IoModel {
 /// expression as far as its analysis tells (codegen/tile_map.h): every pair of a visited tile counts as
 /// visible.
 IoModel model_io(const AttentionSpec& spec, const Schedule& schedule, const LaunchShape& shape,
-                 const std::map<std::string, double>& scalars = {});
+                 const MaskInputs& inputs = {});
 
 }  // namespace tilewright

@@ -2,10 +2,12 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <string>
 #include <vector>
 
+#include "codegen/expression_evaluate.h"
 #include "codegen/launch_plan.h"
 #include "codegen/schedule.h"
 #include "codegen/spec.h"
@@ -24,8 +26,16 @@ struct TileMap {
   double skipped_share() const;
 };
 
-/// By the analysis that the kernel does. Scalars that are not given, and all look-ups, may be anything.
+/// What is known of what a launch gives to a mask; the rest may be anything.
+struct MaskInputs {
+  std::map<std::string, double> scalars;
+  /// Of a tensor, the element at indices that may lie outside of it (docs/expressions.md).
+  std::map<std::string, std::function<Value(const std::vector<int64_t>& indices)>> tensors;
+};
+
+/// By the analysis that the kernel does, its tables of look-ups included. Where tensors are known, of the
+/// first head of the first sequence; else of any.
 TileMap tile_map(const AttentionSpec& spec, const Schedule& schedule, const LaunchShape& shape,
-                 const std::map<std::string, double>& scalars = {});
+                 const MaskInputs& inputs = {});
 
 }  // namespace tilewright

@@ -43,6 +43,13 @@ TEST(Npy, ReadsEveryElementType) {
       npy("{\"shape\": (1, 1, 1, 1), 'fortran_order': False, 'descr': '<f8'}", bytes_of<double>({0.1}), 2),
       "x.npy");
   EXPECT_EQ(twice.values, (std::vector<double>{0.1}));
+  const auto integers = [](const std::string& descr, const std::string& data) {
+    return parse_npy(npy("{'descr': '" + descr + "', 'fortran_order': False, 'shape': (2,)}", data), "x")
+        .values;
+  };
+  EXPECT_EQ(integers("<i4", bytes_of<int32_t>({-3, INT32_MAX})), (std::vector<double>{-3, INT32_MAX}));
+  EXPECT_EQ(integers("<i8", bytes_of<int64_t>({-3, 1LL << 40})), (std::vector<double>{-3, 0x1p40}));
+  EXPECT_EQ(integers("|b1", bytes_of<char>({1, 0})), (std::vector<double>{1, 0}));
 }
 
 TEST(Npy, ReadsScalarsAndEmptyArrays) {
@@ -92,7 +99,7 @@ TEST(Npy, RefusesEverythingElse) {
       {npy(dict("'shape': (4611686018427387904, 4)"), one), "takes more than any file holds"},
       {npy(dict("'shape': (4294967296, 4294967296)"), ""), "takes more than any file holds"},
       {npy("{'descr': '>f4', 'fortran_order': False, 'shape': (1,)}", one), "holds elements '>f4'"},
-      {npy("{'descr': '<i4', 'fortran_order': False, 'shape': (1,)}", one), "holds elements '<i4'"},
+      {npy("{'descr': '<u4', 'fortran_order': False, 'shape': (1,)}", one), "holds elements '<u4'"},
       {npy("{'descr': '<f4', 'fortran_order': 0, 'shape': (1,)}", one), "no True or False"},
       {npy("{'descr': '<f4', 'fortran_order': True, 'shape': (1, 1)}", one), "is in Fortran order"},
   };

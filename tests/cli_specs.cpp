@@ -168,6 +168,39 @@ TEST_F(Specs, ExplainCountsWorkAndBytes) {
   EXPECT_EQ(json["not_measured"], "--no-compile");
 }
 
+TEST_F(Specs, ExplainLooksThroughTensors) {
+  write("spec.yaml",
+        "head_dim: 64\nmask: \"document[q] == document[kv]\"\ntensors: {document: 'int32[kv]'}\n"
+        "blocks: {m: 64, n: 64}\n");
+  const auto npy = [](std::vector<int32_t> values) {
+    std::string header =
+        "{'descr': '<i4', 'fortran_order': False, 'shape': (" + std::to_string(values.size()) + ",)}";
+    std::string bytes =
+        std::string("\x93NUMPY\x01") + '\0' + static_cast<char>(header.size()) + '\0' + header;
+    bytes.append(reinterpret_cast<const char*>(values.data()), values.size() * 4);
+    return bytes;
+  };
+  std::vector<int32_t> ids(256, 1);
+  std::fill(ids.begin(), ids.begin() + 128, -1);
+  write("ids.npy", npy(ids));
+  const auto explain = [&](const std::string& file, const std::string& seqlen) {
+    return tilewright({"explain", "spec.yaml", "--target", "sm_80", "--no-compile", "--json", "--seqlen-q",
+                       seqlen, "--tensor", "document=" + file});
+  };
+  const nlohmann::json json = explain("ids.npy", "256").json();
+  EXPECT_EQ(json["tiles_per_head"]["skipped"], 8);
+  EXPECT_EQ(json["tiles_per_head"]["masked"], 0);
+  EXPECT_EQ(json["workspace_bytes"], 64) << "4 tiles of queries, 4 of keys, 8 bytes each";
+  const Result other = explain("ids.npy", "128");
+  EXPECT_EQ(other.code, 2);
+  EXPECT_TRUE(
+      contains(other.err, "ids.npy has shape [256]; expected [128], or 1 in places, for document: int32[kv]"))
+      << other.err;
+  const Result run = tilewright(
+      {"run", "spec.yaml", "--device", "simulator", "--seqlen-q", "256", "--tensor", "document=ids.npy"});
+  EXPECT_EQ(run.code, 0) << run.err;
+}
+
 TEST_F(Specs, ExplainOfAFamilyWhoseBlocksShareTiles) {
   write("spec.yaml", "head_dim: 64\ngqa_ratio: 2\nmask: causal\nblocks: {m: 128, n: 64}\n");
   const std::vector<std::string> arguments = {"explain", "spec.yaml", "--target", "sm_90a", "--no-compile",

@@ -237,8 +237,8 @@ RangeEnvironment RandomData::tile(int64_t q0, int64_t q1, int64_t kv0, int64_t k
     environment.scalars[name] = value.type == ValueType::integer
                                     ? ValueRange::of(ranges::exactly_int(value.integer))
                                     : ValueRange::of(ranges::exactly_float(static_cast<float>(value.number)));
-  environment.look_up = [this](const std::string& name, const std::vector<ranges::IntRange>& indices) {
-    return look_up_range(name, indices);
+  environment.look_up = [this](const Expression& look_up, const std::vector<ranges::IntRange>& indices) {
+    return look_up_range(look_up.name(), indices);
   };
   return environment;
 }
