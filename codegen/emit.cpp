@@ -251,7 +251,8 @@ Source emit(const AttentionSpec& spec, const Schedule& schedule, const Target& t
   if (backward) add_backward_kernels(source, schedule);
 
   const KernelExpressions expressions = kernel_expressions(spec);
-  if (!expressions.tables.empty()) source.before = EntryPoint{table_kernel_name, table_threads, 0};
+  const bool with_tables = !backward && !expressions.tables.empty();
+  if (with_tables) source.before = EntryPoint{table_kernel_name, table_threads, 0};
   const std::vector<TemplateItem> constants =
       parse_template(configuration(spec, expressions, schedule, target), backend);
   std::vector<Section> sections;
@@ -269,7 +270,7 @@ Source emit(const AttentionSpec& spec, const Schedule& schedule, const Target& t
       if (!expressions.tables.empty()) add_file("expression_tables.cuh");
       own = parse_template(expression_declarations(spec, expressions), backend);
       sections.push_back({"This kernel's expressions", &own});
-      if (!expressions.tables.empty()) add_file("fill_tables.cuh");
+      if (with_tables) add_file("fill_tables.cuh");
     } else {
       add_file("no_expressions.cuh");
     }

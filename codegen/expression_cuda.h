@@ -31,7 +31,9 @@ std::string score_function(const Expression& score, const std::string& name = "s
 /// q0 to q1 and keys kv0 to kv1, the last included. Sound; `mixed` where it cannot tell.
 /// Of look-ups in `tables` it and key_range read `table_N_range(scope, tile)`: the first rows and keys that
 /// they are asked for begin a tile.
-std::string tile_state_function(const Expression& mask, const std::vector<Expression>& tables = {});
+/// `held`: it takes `const KeyLookUps& look_ups` after the scope and finds them there.
+std::string tile_state_function(const Expression& mask, const std::vector<Expression>& tables = {},
+                                bool held = false);
 
 /// `KeyRange key_range(const Scope& scope, int q0, int q1)`: see key_rule().
 std::string key_range_function(const Expression& mask, const std::vector<Expression>& tables = {});

@@ -89,8 +89,8 @@ std::string int_name(Operation operation) {
 
 class RangePrinter {
  public:
-  RangePrinter(std::string& statements, const std::vector<Expression>& tables)
-      : statements_(statements), tables_(tables) {}
+  RangePrinter(std::string& statements, const std::vector<Expression>& tables, bool held)
+      : statements_(statements), tables_(tables), held_(held) {}
 
   std::string print(const Expression& expression) {
     return named(type_name(expression.type()), print_whole(expression));
@@ -178,6 +178,7 @@ class RangePrinter {
 
   std::string print_look_up(const Expression& expression) {
     const auto table = std::find(tables_.begin(), tables_.end(), expression);
+    if (table != tables_.end() && held_) return "look_ups.table_" + std::to_string(table - tables_.begin());
     if (table != tables_.end())
       return "table_" + std::to_string(table - tables_.begin()) + "_range(scope, " +
              (is_by_key(expression) ? "kv0 / block_n)"
@@ -211,6 +212,7 @@ class RangePrinter {
 
   std::string& statements_;
   const std::vector<Expression>& tables_;
+  bool held_;
   int names_ = 0;   // of ranges: r1, r2 …
   int values_ = 0;  // of values: v1, v2 …
 };
@@ -233,20 +235,22 @@ std::string function(const std::string& signature, const Expression& mask, const
 
 }  // namespace
 
-std::string tile_state_function(const Expression& mask, const std::vector<Expression>& tables) {
+std::string tile_state_function(const Expression& mask, const std::vector<Expression>& tables, bool held) {
   std::string statements;
-  const std::string truth = RangePrinter(statements, tables).print(mask);
+  const std::string truth = RangePrinter(statements, tables, held).print(mask);
   std::string positions;
   if (mask.uses(ExpressionVariable::q)) positions += "  const IntRange q = {q0, q1};\n";
   if (mask.uses(ExpressionVariable::kv)) positions += "  const IntRange kv = {kv0, kv1};\n";
-  return function("TileState tile_state(const Scope& scope, int q0, int q1, int kv0, int kv1)", mask,
-                  positions + statements + "  return state_of(" + truth + ");\n");
+  return function("TileState tile_state(const Scope& scope, " +
+                      std::string(held ? "const KeyLookUps& look_ups, " : "") +
+                      "int q0, int q1, int kv0, int kv1)",
+                  mask, positions + statements + "  return state_of(" + truth + ");\n");
 }
 
 std::string key_range_function(const Expression& mask, const std::vector<Expression>& tables) {
   const KeyRule rule = key_rule(mask);
   std::string statements;
-  const std::string range = RangePrinter(statements, tables).print_rule(rule);
+  const std::string range = RangePrinter(statements, tables, false).print_rule(rule);
   const std::string position = rule_uses_row(rule) ? "  const IntRange q = {q0, q1};\n" : "";
   return function("KeyRange key_range(const Scope& scope, int q0, int q1)", mask,
                   position + statements + "  return " + range + ";\n");

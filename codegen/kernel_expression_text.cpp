@@ -150,16 +150,18 @@ std::string differentiated_score(const AttentionSpec& spec, const KernelExpressi
 std::string expression_declarations(const AttentionSpec& spec, const KernelExpressions& expressions) {
   const auto& [window, mask, score, declarations, walk, has_limits, walks_by_warp, last_rows_first, sees_part,
                slope, tables] = expressions;
-  std::string text = arguments_struct(declarations, tables) + scope_struct(declarations, spec.alibi);
+  const bool backward = spec.pass == Pass::backward;
+  const std::vector<Expression> in_memory = backward ? std::vector<Expression>() : tables;
+  std::string text = arguments_struct(declarations, in_memory) + scope_struct(declarations, spec.alibi);
   for (const auto& [name, type] : declarations.tensors) text += look_up_function(name, type);
   if (mask) {
-    for (size_t i = 0; i < tables.size(); ++i) text += table_functions(tables[i], i);
+    for (size_t i = 0; i < in_memory.size(); ++i) text += table_functions(in_memory[i], i);
+    if (backward) text += key_look_ups(tables);
     for (const std::string& name : range_look_ups(*mask, tables))
       text += look_up_range_function(name, declarations.tensors.at(name));
     text += (has_limits ? row_limits_function(*mask) : mask_function(*mask)) + "\n" +
-            key_range_function(*mask, tables) + "\n";
-    if (walk == KeyWalkKind::scan || spec.pass == Pass::backward)
-      text += tile_state_function(*mask, tables) + "\n";
+            key_range_function(*mask, in_memory) + "\n";
+    if (walk == KeyWalkKind::scan || backward) text += tile_state_function(*mask, tables, backward) + "\n";
     if (!has_limits)
       text += std::string(function_start) +
               "bool is_visible(const Scope& scope, const Positions& at, int row, int column) {\n"
@@ -176,7 +178,7 @@ std::string expression_declarations(const AttentionSpec& spec, const KernelExpre
     text += std::string(function_start) +
             "float changed_score(const Scope&, float product, float scale, const Positions&, int, int) {\n"
             "  return capped_score(product, scale);\n}\n";
-  if (spec.pass == Pass::backward) text += "\n" + differentiated_score(spec, expressions);
+  if (backward) text += "\n" + differentiated_score(spec, expressions);
   return text;
 }
 

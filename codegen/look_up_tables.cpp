@@ -24,6 +24,29 @@ std::string table_name(size_t number) {
   return "table_" + std::to_string(number);
 }
 
+constexpr const char* function_start = "__device__ __forceinline__ ";
+
+std::string type_name(const Expression& look_up) {
+  const ValueType type = look_up.type();
+  return type == ValueType::boolean ? "bool" : type == ValueType::integer ? "int" : "float";
+}
+
+std::string range_type(const Expression& look_up) {
+  const ValueType type = look_up.type();
+  return type == ValueType::boolean ? "Truth" : type == ValueType::integer ? "IntRange" : "FloatRange";
+}
+
+std::string nothing_yet(const Expression& look_up) {
+  return "no_" + type_name(look_up) + "s";
+}
+
+/// NAME_at: the look-up itself.
+std::string value_at(const Expression& look_up, const std::string& name) {
+  return value_function(type_name(look_up) + " " + name + "_at(const Scope& scope, int " +
+                            (is_by_key(look_up) ? "kv" : "q") + ")",
+                        look_up);
+}
+
 }  // namespace
 
 bool is_by_key(const Expression& look_up) {
@@ -32,11 +55,14 @@ bool is_by_key(const Expression& look_up) {
 
 std::vector<Expression> look_up_tables(const AttentionSpec& spec) {
   std::vector<Expression> tables;
-  if (spec.mask.kind != Mask::Kind::expression || spec.mask.blocks || spec.pass != Pass::forward ||
-      spec.layout == Layout::packed)
+  if (spec.mask.kind != Mask::Kind::expression || spec.mask.blocks || spec.layout == Layout::packed)
     return tables;
   collect(*spec.mask.expression, tables);
-  if (std::none_of(tables.begin(), tables.end(), is_by_key)) tables.clear();
+  const auto by_row = [](const Expression& look_up) { return !is_by_key(look_up); };
+  if (spec.pass == Pass::backward)
+    tables.erase(std::remove_if(tables.begin(), tables.end(), by_row), tables.end());
+  else if (std::all_of(tables.begin(), tables.end(), by_row))
+    tables.clear();
   return tables;
 }
 
@@ -69,22 +95,27 @@ int64_t table_entries(const std::vector<Expression>& tables, const Schedule& sch
 
 std::string table_functions(const Expression& look_up, size_t number) {
   const std::string name = table_name(number);
-  const ValueType type = look_up.type();
-  const bool boolean = type == ValueType::boolean, integer = type == ValueType::integer;
-  const std::string signature = std::string(boolean   ? "bool "
-                                            : integer ? "int "
-                                                      : "float ") +
-                                name + "_at(const Scope& scope, int " + (is_by_key(look_up) ? "kv" : "q") +
-                                ")";
-  return value_function(signature, look_up) + "\n/// " + to_text(look_up) + "\n__device__ __forceinline__ " +
-         (boolean   ? "Truth "
-          : integer ? "IntRange "
-                    : "FloatRange ") +
-         name + "_range(const Scope& scope, int tile) {\n  return " +
-         (boolean   ? "bool"
-          : integer ? "int"
-                    : "float") +
+  return value_at(look_up, name) + "\n/// " + to_text(look_up) + "\n" + function_start + range_type(look_up) +
+         " " + name + "_range(const Scope& scope, int tile) {\n  return " + type_name(look_up) +
          "_table_range(table_entry(scope.arguments." + name + ", scope.batch, scope.head, tile));\n}\n\n";
+}
+
+std::string key_look_ups(const std::vector<Expression>& tables) {
+  std::string functions, members, start, step;
+  for (size_t i = 0; i < tables.size(); ++i) {
+    const std::string name = table_name(i);
+    functions += value_at(tables[i], name) + "\n";
+    members += "  " + range_type(tables[i]) + " " + name + ";  // " + to_text(tables[i]) + "\n";
+    start += (i ? ", " : "") + nothing_yet(tables[i]);
+    step += "    found." + name + " = with_value(found." + name + ", " + name + "_at(scope, kv));\n";
+  }
+  const std::string head = functions +
+                           "/// The mask's look-ups by key, over a tile of keys.\nstruct KeyLookUps {\n" +
+                           members + "};\n\n" + function_start + "KeyLookUps look_up_keys(const Scope&";
+  if (tables.empty()) return head + ", int, int) {\n  return {};\n}\n\n";
+  return head + " scope, int key, int last_key) {\n  KeyLookUps found = {" + start +
+         "};\n#pragma unroll 4\n  for (int kv = key; kv <= last_key; ++kv) {\n" + step +
+         "  }\n  return found;\n}\n\n";
 }
 
 std::string table_kernel(const std::vector<Expression>& tables) {
@@ -97,11 +128,10 @@ std::string table_kernel(const std::vector<Expression>& tables) {
       "  long long index = (long long)block_index() * (table_threads / 32) + thread_index() / 32;\n";
   for (size_t i = 0; i < tables.size(); ++i) {
     const std::string name = table_name(i);
-    const bool number = tables[i].type() == ValueType::number, by_key = is_by_key(tables[i]);
-    text += "  index = fill_table(p, e, e." + name + (by_key ? ", tiles_of_keys(p)" : ", tiles_of_rows(p)") +
-            ", index, " + (number ? "INFINITY, -INFINITY" : "2147483647, -2147483647 - 1") +
-            ",\n                     [](const Scope& scope, int at) { return " + name +
-            "_at(scope, at); });\n";
+    text += "  index = fill_table(p, e, e." + name +
+            (is_by_key(tables[i]) ? ", tiles_of_keys(p)" : ", tiles_of_rows(p)") + ", index, " +
+            nothing_yet(tables[i]) + ",\n                     [](const Scope& scope, int at) { return " +
+            name + "_at(scope, at); });\n";
   }
   return text + "}\n";
 }

@@ -1,5 +1,5 @@
-// Tables of the smallest and largest value of a mask's look-ups over each tile of keys or query rows: a
-// kernel before the main one fills them, and the mask's interval analysis reads them.
+// Tables of the smallest and largest value of a mask's look-ups over each tile of keys or query rows: in the
+// forward pass a kernel before the main one fills them, and the mask's interval analysis reads them.
 #pragma once
 
 #include <string>
@@ -14,9 +14,9 @@ namespace tilewright {
 /// More look-ups than these have no table: they may be anything as far as the analysis knows.
 inline constexpr size_t most_tables = 16;
 
-/// The outermost look-ups of a forward spec's mask that depend on kv or on q but not on both, each once. None
-/// where no look-up depends on kv alone: those by q are then looked through by the kernel itself. None with
-/// layout packed and with mask.blocks.
+/// The outermost look-ups of a spec's mask that depend on kv or on q but not on both, each once. None where
+/// no look-up depends on kv alone: those by q are then looked through by the kernel itself, as they always
+/// are in the backward pass. None with layout packed and with mask.blocks.
 std::vector<Expression> look_up_tables(const AttentionSpec& spec);
 
 /// Of a table: whether its tiles are of keys, not of query rows.
@@ -42,6 +42,10 @@ std::string table_kernel(const std::vector<Expression>& tables);
 
 /// A look-up's declarations for that kernel and for the analysis: table_N_at, table_N_range.
 std::string table_functions(const Expression& look_up, size_t number);
+
+/// In the backward pass the kernel that looks for the rows of a tile of keys holds what tables would hold of
+/// it: KeyLookUps, of look_up_keys.
+std::string key_look_ups(const std::vector<Expression>& tables);
 
 }  // namespace tilewright
 #pragma GCC visibility pop

@@ -27,13 +27,14 @@ __device__ __forceinline__ RowRange rows_that_see(const BackwardParameters& p, c
                                                   const Scope& scope, int key) {
   const int shift = diagonal_shift(sequence), last_key = minimum(key + block_n, sequence.keys) - 1;
   const bool whole = key + block_n <= sequence.keys;
+  const KeyLookUps look_ups = look_up_keys(scope, key, last_key);
   RowRange range = {p.forward.m_tiles, 0, 0, 0};
   int run = 0, run_end = 0;  // of full tiles, the last one
 #pragma unroll 1
   for (int m = 0; m < p.forward.m_tiles; ++m) {
     const int row = m * block_m, last_row = minimum(row + block_m, sequence.queries) - 1;
     const KeyRange keys = visible_keys(sequence, scope, row, block_m);
-    const TileState state = tile_state(scope, row + shift, last_row + shift, key, last_key);
+    const TileState state = tile_state(scope, look_ups, row + shift, last_row + shift, key, last_key);
     if (state == TileState::empty || keys.begin > last_key || keys.end <= key) continue;
     if (range.end == 0) range.begin = m;
     range.end = m + 1;

@@ -16,43 +16,34 @@ __device__ __forceinline__ TableTiles tiles_of_rows(const ForwardParameters& p) 
 }
 
 /// Of all lanes.
-__device__ __forceinline__ void store_table_entry(int* entry, float low, float high) {
+__device__ __forceinline__ void store_table_entry(int* entry, FloatRange range) {
 #pragma unroll
   for (int mask = 1; mask < 32; mask *= 2) {
-    low = smaller_of(low, shuffle_xor(low, mask));
-    high = larger_of(high, shuffle_xor(high, mask));
+    range.low = smaller_of(range.low, shuffle_xor(range.low, mask));
+    range.high = larger_of(range.high, shuffle_xor(range.high, mask));
   }
   if (thread_index() % 32 != 0) return;
-  global_store_float((float*)entry, low);
-  global_store_float((float*)entry + 1, high);
+  global_store_float((float*)entry, range.low);
+  global_store_float((float*)entry + 1, range.high);
 }
 
-__device__ __forceinline__ void store_table_entry(int* entry, int low, int high) {
-  const IntRange range = range_of_warp({low, high});
+__device__ __forceinline__ void store_table_entry(int* entry, IntRange range) {
+  const IntRange all = range_of_warp(range);
   if (thread_index() % 32 != 0) return;
-  global_store_int(entry, (int)range.low);
-  global_store_int(entry + 1, (int)range.high);
+  global_store_int(entry, (int)all.low);
+  global_store_int(entry + 1, (int)all.high);
 }
 
-/// NaN makes the range [-inf, inf].
-__device__ __forceinline__ void take_value(float value, float& low, float& high) {
-  const bool is_nan = value != value;
-  low = is_nan ? -INFINITY : smaller_of(low, value);
-  high = is_nan ? INFINITY : larger_of(high, value);
-}
-
-__device__ __forceinline__ void take_value(int value, int& low, int& high) {
-  low = smaller_of(low, value);
-  high = larger_of(high, value);
+__device__ __forceinline__ void store_table_entry(int* entry, Truth range) {
+  store_table_entry(entry, IntRange{!range.may_fail, range.may_hold});
 }
 
 /// The warp writes entry `index` of a table, if it has that many; what is left over is the next table's.
-/// `low` and `high`: of no elements.
-template <typename Value, typename LookUp>
+/// `range`: of no elements.
+template <typename Range, typename LookUp>
 __device__ __forceinline__ long long fill_table(const ForwardParameters& p, const ExpressionArguments& e,
                                                 const ExpressionTable& table, const TableTiles& tiles,
-                                                long long index, Value low, Value high,
-                                                const LookUp& look_up) {
+                                                long long index, Range range, const LookUp& look_up) {
   const long long parts = (long long)table.batches * table.heads;
   if (index >= 0 && index < parts * table.tiles) {
     const int part = (int)(index / table.tiles), tile = (int)(index % table.tiles);
@@ -61,8 +52,8 @@ __device__ __forceinline__ long long fill_table(const ForwardParameters& p, cons
     const int first = tiles.begin + tile * tiles.size, end = minimum(first + tiles.size, tiles.end);
 #pragma unroll 4
     for (int at = first + thread_index() % 32; at < end; at += 32)
-      take_value((Value)look_up(scope, at), low, high);
-    store_table_entry(table.entries + index * 2, low, high);
+      range = with_value(range, look_up(scope, at));
+    store_table_entry(table.entries + index * 2, range);
   }
   return index - parts * table.tiles;
 }
