@@ -75,7 +75,12 @@ Explanation explain(const Options& options) {
                      std::nullopt,
                      std::nullopt,
                      "--no-compile"};
-  if (spec.pass == Pass::backward) result.backward = plan_backward(spec, schedule, shape);
+  if (spec.pass == Pass::backward) {
+    LaunchShape rows = shape;
+    if (spec.layout == Layout::packed)
+      rows.seqlen_q *= rows.batch, rows.seqlen_kv *= rows.batch;  // of all sequences
+    result.backward = plan_backward(spec, schedule, rows);
+  }
   if (options.no_compile) return result;
   try {
     result.measured = compile(spec, schedule, target).report;

@@ -299,6 +299,10 @@ int both_passes(const Options& options, const AttentionSpec& spec) {
     if (!file->empty())
       throw Error(ErrorKind::usage,
                   fmt::format("{}: not for `pass: backward`, whose inputs are drawn", name));
+  if (spec.layout == Layout::packed)
+    throw Error(ErrorKind::usage,
+                "run does not draw sequences for `pass: backward` with `layout: packed`; launch it from C++, "
+                "C or Python");
   Runtime runtime(runtime_options(options));
   check_target(options, runtime);
   return run_backward({.spec = spec,

@@ -63,10 +63,17 @@ BackwardPlan plan_backward(const AttentionSpec& spec, const Schedule& schedule, 
       throw Error(ErrorKind::usage, "a batch, head count or sequence length of " + std::to_string(length) +
                                         " cannot be launched; expected 0 to " + std::to_string(limit - 1024));
   BackwardPlan plan;
-  plan.m_tiles = divide_up(shape.seqlen_q, schedule.block_m);
-  plan.n_tiles = divide_up(shape.seqlen_kv, schedule.block_n);
-  plan.query_blocks = blocks(plan.m_tiles, shape.heads, shape.batch, "query rows");
-  plan.key_blocks = blocks(plan.n_tiles, shape.heads / spec.gqa_ratio, shape.batch, "keys");
+  const bool packed = spec.layout == Layout::packed;
+  const int64_t batch = packed ? 1 : shape.batch;
+  // Layout packed: each sequence's last tile may be short, wherever they begin.
+  const auto tiles = [&](int64_t rows, int64_t tile_rows) {
+    if (!packed) return divide_up(rows, tile_rows);
+    return rows == 0 || shape.batch == 0 ? 0 : rows / tile_rows + shape.batch;
+  };
+  plan.m_tiles = tiles(shape.seqlen_q, schedule.block_m);
+  plan.n_tiles = tiles(shape.seqlen_kv, schedule.block_n);
+  plan.query_blocks = blocks(plan.m_tiles, shape.heads, batch, "query rows");
+  plan.key_blocks = blocks(plan.n_tiles, shape.heads / spec.gqa_ratio, batch, "keys");
   plan.finish_blocks = plan.query_blocks + (spec.sinks ? shape.heads : 0);
   if (plan.finish_blocks > limit)
     throw Error(ErrorKind::usage, std::to_string(plan.query_blocks) + " tiles of query rows and " +

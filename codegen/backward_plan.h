@@ -38,7 +38,8 @@ struct BackwardPlan {
   BackwardWorkspace workspace;
 };
 
-/// Throws Error(usage) if a grid would pass 2^31 - 1 blocks or a length 2^31 - 1.
+/// Layout packed: `shape` holds the number of sequences, and the rows of all of them together. Throws
+/// Error(usage) if a grid would pass 2^31 - 1 blocks or a length 2^31 - 1.
 BackwardPlan plan_backward(const AttentionSpec& spec, const Schedule& schedule, const LaunchShape& shape);
 
 }  // namespace tilewright

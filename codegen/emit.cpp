@@ -291,9 +291,10 @@ Source emit(const AttentionSpec& spec, const Schedule& schedule, const Target& t
             packed                    ? "sm90/place_packed.cuh"
             : schedule.pack_group > 1 ? "sm90/place_grouped.cuh"
                                       : "sm90/place.cuh",
-            packed ? "sm90/last_values.cuh" : "", schedule.cluster > 1 ? "sm90/together.cuh" : "",
-            "sm90/tiles.cuh", "sm90/producer.cuh", "sm90/expressions.cuh", "sm90/softmax.cuh",
-            "sm90/dropout.cuh", "sm90/output.cuh", "sm90/consumer.cuh", "sm90/forward.cuh"})
+            packed ? "sm90/last_values.cuh" : "sm90/tiles_by_number.cuh",
+            schedule.cluster > 1 ? "sm90/together.cuh" : "", "sm90/tiles.cuh", "sm90/producer.cuh",
+            "sm90/expressions.cuh", "sm90/softmax.cuh", "sm90/dropout.cuh", "sm90/output.cuh",
+            "sm90/consumer.cuh", "sm90/forward.cuh"})
         add_file(file);
     } else {
       for (const char* file :
@@ -312,7 +313,7 @@ Source emit(const AttentionSpec& spec, const Schedule& schedule, const Target& t
   std::vector<TemplateItem> products;
   std::deque<GeneratedPart> generated;
   if (backward) {
-    for (std::string_view file : backward_files(schedule.family, expressions)) {
+    for (std::string_view file : backward_files(spec, schedule.family, expressions)) {
       if (file == "generated/expressions") {
         add_expressions();
         continue;

@@ -65,8 +65,10 @@ void add_backward_constants(Constants& constants, const AttentionSpec& spec,
     add_sm80_constants(constants, spec, schedule, target);
 }
 
-std::vector<std::string_view> backward_files(Family family, const KernelExpressions& expressions) {
+std::vector<std::string_view> backward_files(const AttentionSpec& spec, Family family,
+                                             const KernelExpressions& expressions) {
   const bool hopper = family == Family::sm90, ranges = expressions.mask.has_value();
+  const bool packed = spec.layout == Layout::packed;
   std::vector<std::string_view> files;
   const auto add = [&](std::initializer_list<std::string_view> more) { files.insert(files.end(), more); };
   if (hopper) add({"sm90/parameters.cuh", "sm90/backward_parameters.cuh"});
@@ -74,11 +76,12 @@ std::vector<std::string_view> backward_files(Family family, const KernelExpressi
   if (hopper) add({"primitives/sm90.cuh", "primitives/sm90_bulk.cuh", "generated/products"});
   add({"expression_parameters.cuh", "expression_values.cuh", "expression_ranges.cuh",
        "expression_key_ranges.cuh", "visibility.cuh", "softcap.cuh", "generated/expressions",
-       "backward_sequence.cuh"});
+       packed ? "packed.cuh" : "backward_sequence.cuh",
+       packed ? "backward_rows_packed.cuh" : "backward_rows.cuh"});
   if (ranges)
     add({"visible_rule.cuh", "backward_ranges.cuh"});
   else if (!hopper)
-    add({"visible_window.cuh", "walk_range.cuh", "backward_visibility.cuh"});
+    add({"visible_window.cuh", "walk_range.cuh"});
   add({"quad.cuh", "sinks.cuh", "backward_sinks.cuh", "dropout_numbers.cuh", "dropout.cuh",
        "backward_prepare.cuh"});
   if (hopper)
@@ -89,7 +92,8 @@ std::vector<std::string_view> backward_files(Family family, const KernelExpressi
          expressions.any() ? "sm90/backward_expressions.cuh" : "sm90/backward_softcap.cuh", "generated/order",
          "sm90/backward_tile.cuh", "sm90/backward.cuh"});
   else
-    add({ranges ? "sm80/backward_ranges.cuh" : "", "sm80/tile.cuh", "sm80/backward_products.cuh",
+    add({"sm80/tile.cuh", packed ? "sm80/backward_place_packed.cuh" : "sm80/backward_place.cuh",
+         ranges ? "sm80/backward_ranges.cuh" : "backward_visibility.cuh", "sm80/backward_products.cuh",
          "sm80/backward_scores.cuh", "sm80/backward_dropout.cuh",
          expressions.any() ? "sm80/backward_expressions.cuh" : "sm80/backward_softcap.cuh",
          "sm80/backward_output.cuh", "sm80/backward.cuh"});

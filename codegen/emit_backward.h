@@ -30,7 +30,8 @@ void add_backward_constants(Constants& constants, const AttentionSpec& spec,
 
 /// The family's template files, in the order in which they are printed, without the parameters. Names that
 /// begin with "generated/" are parts that have no file; "generated/expressions" is the caller's.
-std::vector<std::string_view> backward_files(Family family, const KernelExpressions& expressions);
+std::vector<std::string_view> backward_files(const AttentionSpec& spec, Family family,
+                                             const KernelExpressions& expressions);
 
 /// A part without a file, and what its section is called.
 struct GeneratedPart {

@@ -58,6 +58,7 @@ Resources resources(const AttentionSpec& spec, const Schedule& schedule, const T
   const int qk = round_up(spec.head_dim.qk, 16) * 2, v = round_up(spec.head_dim.v, 16) * 2;
   result.shared_memory = (schedule.block_n + schedule.stages * schedule.block_m) * (qk + v) +
                          2 * schedule.block_m * schedule.block_n * 2;  // P and dS
+  if (spec.layout == Layout::packed) result.shared_memory += 32;  // templates/sm80/backward_place_packed.cuh
   result.accumulator_registers = peak_registers(spec, warp_grids(spec, schedule));
   const int registers = std::min(255, round_up(result.accumulator_registers + other_registers, 8));
   const int by_registers = target.registers_per_sm / (registers * schedule.threads());

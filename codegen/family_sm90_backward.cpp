@@ -85,6 +85,8 @@ std::vector<std::string> illegal_because(const AttentionSpec& spec, const Schedu
                                          const Target& target) {
   Refusals refusals;
   if (!target.wgmma) refusals.add("the sm90 family needs wgmma, which sm_90a alone has");
+  if (spec.layout == Layout::packed)
+    refusals.add("`layout: packed` has no backward kernel in the sm90 family yet; sm80 has");
   if (schedule.query_in_registers)
     refusals.add("blocks.query_in_registers is an axis of the sm80 family alone");
   if (schedule.block_n != 64 && schedule.block_n != 128)

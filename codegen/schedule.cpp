@@ -73,8 +73,6 @@ std::vector<std::string> unsupported_because(const AttentionSpec& spec, const Ta
   if (spec.pass == Pass::decode) refusals.add("`pass: decode` has no kernel yet; forward and backward have");
   if (spec.layout == Layout::paged)
     refusals.add("`layout: paged` has no kernel yet; bshd, bhsd and packed have");
-  if (spec.pass == Pass::backward && spec.layout == Layout::packed)
-    refusals.add("`layout: packed` has no backward kernel yet; bshd and bhsd have");
   if (spec.layout == Layout::packed && spec.mask.blocks)
     refusals.add("`mask.blocks` with `layout: packed` has no kernel yet; with bshd and bhsd it has");
   if (spec.dtype.q != spec.dtype.kv || spec.dtype.q != spec.dtype.out ||

@@ -27,7 +27,7 @@ struct Schedule {
 
   int threads() const { return 32 * warps; }
   int positions() const { return block_m / pack_group; }  // of a tile: the query rows of one head
-  int consumers() const { return block_m / 64; }  // sm90
+  int consumers() const { return block_m / 64; }          // sm90
 };
 
 /// The name of its order; "" for none.
@@ -41,9 +41,11 @@ struct Resources {
 };
 Resources resources(const AttentionSpec& spec, const Schedule& schedule, const Target& target);
 
-/// Bytes of device memory that a launch of this shape takes for itself: for the forward pass those of the tables
-/// of its mask's look-ups, 0 without; linear in the lengths for the backward pass. Pure arithmetic in 64 bits, the same with and without a GPU. Throws
-/// Error(usage) for lengths that cannot be launched.
+/// Bytes of device memory that a launch of this shape takes for itself: for the forward pass those of the
+/// tables of its mask's look-ups, 0 without; linear in the lengths for the backward pass (layout packed: of
+/// the number of sequences and the rows of all of them together, `shape`'s batch and lengths). Pure
+/// arithmetic in 64 bits, the same with and without a GPU. Throws Error(usage) for lengths that cannot be
+/// launched.
 int64_t workspace_size(const AttentionSpec& spec, const Schedule& schedule, const LaunchShape& shape);
 
 /// Why a schedule cannot run; empty: legal. Each reason names numbers (bytes needed, bytes available).

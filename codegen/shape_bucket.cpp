@@ -59,4 +59,10 @@ const ShapeBucket& bucket_by_name(std::string_view name) {
   throw Error(ErrorKind::usage, message + (near.empty() ? "" : "; nearest: " + std::string(near)));
 }
 
+LaunchShape mean_sequence(LaunchShape shape) {
+  if (shape.batch < 1) return {};
+  for (int64_t* rows : {&shape.seqlen_q, &shape.seqlen_kv}) *rows = (*rows + shape.batch - 1) / shape.batch;
+  return shape;
+}
+
 }  // namespace tilewright

@@ -17,6 +17,10 @@ struct LaunchShape {
   int64_t seqlen_kv = 0;
 };
 
+/// Of a packed launch, whose lengths are those of all sequences together: with their mean lengths, by which
+/// it belongs to a bucket.
+LaunchShape mean_sequence(LaunchShape shape);
+
 /// A launch belongs to the first bucket whose limits it keeps; the last bucket has none.
 struct ShapeBucket {
   std::string_view name;     // "rows", "few", "short", "long": what tuning records write

@@ -174,10 +174,6 @@ void check_ranks_and_types(const AttentionSpec& spec, const ForwardArguments& ar
     check_rank_and_type("lse", *arguments.lse, 2, " (heads, rows of all sequences)", DataType::fp32);
 }
 
-const int* numbers(const std::optional<TensorView>& array) {
-  return array ? static_cast<const int*>(array->data) : nullptr;
-}
-
 }  // namespace
 
 void check_rows(const char* name, const TensorView& rows, const TensorView& q) {
@@ -295,9 +291,7 @@ LaunchShape launch_shape(const ForwardArguments& arguments) {
   const auto &q = arguments.q.shape, &k = arguments.k.shape;
   if (arguments.cu_seqlens_q && q.size() == 3 && k.size() == 3) {
     const int64_t sequences = arguments.cu_seqlens_q->shape.empty() ? 0 : sequence_count(arguments);
-    if (sequences < 1) return {};
-    const auto mean = [&](int64_t rows) { return (rows + sequences - 1) / sequences; };
-    return {.batch = sequences, .heads = q[1], .seqlen_q = mean(q[0]), .seqlen_kv = mean(k[0])};
+    return mean_sequence({.batch = sequences, .heads = q[1], .seqlen_q = q[0], .seqlen_kv = k[0]});
   }
   if (q.size() != 4 || k.size() != 4) return {};
   return {.batch = q[batch], .heads = q[head], .seqlen_q = q[sequence], .seqlen_kv = k[sequence]};
@@ -326,10 +320,10 @@ PreparedLaunch prepare_launch(const AttentionSpec& spec, const Schedule& schedul
       .m_tiles = static_cast<int>(launch.plan.m_tiles),
       .scale = static_cast<float>(scale),
       .scale_log2 = static_cast<float>(scale * M_LOG2E),
-      .query_starts = numbers(arguments.cu_seqlens_q),
-      .key_starts = numbers(arguments.cu_seqlens_kv),
-      .queries_used = numbers(arguments.seqused_q),
-      .keys_used = numbers(arguments.seqused_kv),
+      .query_starts = int32_numbers(arguments.cu_seqlens_q),
+      .key_starts = int32_numbers(arguments.cu_seqlens_kv),
+      .queries_used = int32_numbers(arguments.seqused_q),
+      .keys_used = int32_numbers(arguments.seqused_kv),
       .sinks = arguments.sinks ? arguments.sinks->data : nullptr,
       .block_rows = nullptr,
       .block_columns = nullptr,

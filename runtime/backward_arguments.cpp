@@ -4,9 +4,30 @@
 
 #include "codegen/error.h"
 #include "runtime/dropout.h"
+#include "runtime/packed.h"
 #include "runtime/workspace.h"
 
 namespace tilewright {
+namespace {
+
+/// Of what the forward pass does not check.
+void check_packed_ranks(const BackwardArguments& arguments) {
+  const auto check = [](const char* name, const TensorView& view, size_t rank, const char* dimensions) {
+    if (view.shape.size() == rank && (view.strides.empty() || view.strides.size() == rank)) return;
+    throw Error(ErrorKind::usage, std::string(name) + " has " + std::to_string(view.shape.size()) +
+                                      " dimensions and " + std::to_string(view.strides.size()) +
+                                      " strides, expected " + std::to_string(rank) + dimensions);
+  };
+  const char* rows = " (rows of all sequences, heads, head_dim)";
+  check("d_out", arguments.d_out, 3, rows);
+  check("dq", arguments.dq, 3, rows);
+  check("dk", arguments.dk, 3, rows);
+  check("dv", arguments.dv, 3, rows);
+  if (arguments.d_lse) check("d_lse", *arguments.d_lse, 2, " (heads, rows of all sequences)");
+}
+
+}  // namespace
+
 ForwardArguments forward_part(const BackwardArguments& arguments) {
   return {.q = arguments.q,
           .k = arguments.k,
@@ -14,6 +35,10 @@ ForwardArguments forward_part(const BackwardArguments& arguments) {
           .out = arguments.out,
           .lse = arguments.lse,
           .softmax_scale = arguments.softmax_scale,
+          .cu_seqlens_q = arguments.cu_seqlens_q,
+          .cu_seqlens_kv = arguments.cu_seqlens_kv,
+          .seqused_q = arguments.seqused_q,
+          .seqused_kv = arguments.seqused_kv,
           .sinks = arguments.sinks,
           .scalars = arguments.scalars,
           .tensors = arguments.tensors,
@@ -27,11 +52,17 @@ AttentionSpec forward_spec(const AttentionSpec& spec) {
   return forward;
 }
 
-void check_arguments(const AttentionSpec& spec, const BackwardArguments& arguments) {
+void check_arguments(const AttentionSpec& spec, const BackwardArguments& given) {
   if (spec.pass != Pass::backward)
     throw Error(ErrorKind::usage, "these are arguments of the backward pass; the spec says `pass: " +
                                       std::string(name_of(spec.pass)) + "`");
-  check_arguments(forward_spec(spec), forward_part(arguments));
+  check_arguments(forward_spec(spec), forward_part(given));
+  std::optional<BackwardArguments> batched;
+  if (spec.layout == Layout::packed) {
+    check_packed_ranks(given);
+    batched = with_batch_of_one(given);
+  }
+  const BackwardArguments& arguments = batched ? *batched : given;
   check_like(spec, "d_out", arguments.d_out, "out", arguments.out, false);
   check_like(spec, "dq", arguments.dq, "q", arguments.q, true);
   check_like(spec, "dk", arguments.dk, "k", arguments.k, true);
@@ -45,10 +76,14 @@ void check_arguments(const AttentionSpec& spec, const BackwardArguments& argumen
 }
 
 PreparedBackward prepare_backward(const AttentionSpec& spec, const Schedule& schedule,
-                                  const BackwardArguments& arguments) {
-  check_arguments(spec, arguments);
+                                  const BackwardArguments& given) {
+  check_arguments(spec, given);
+  const bool packed = spec.layout == Layout::packed;
+  std::optional<BackwardArguments> batched;
+  const BackwardArguments& arguments = packed ? batched.emplace(with_batch_of_one(given)) : given;
   PreparedBackward launch{};
-  const LaunchShape shape = launch_shape(forward_part(arguments));
+  LaunchShape shape = launch_shape(forward_part(arguments));
+  if (packed) shape.batch = sequence_count(forward_part(given));
   launch.plan = plan_backward(spec, schedule, shape);
   const double scale = arguments.softmax_scale.value_or(spec.softmax_scale_at_launch ? 0 : spec.scale());
   check_workspace(launch.plan.workspace.bytes, arguments.workspace, arguments.workspace_bytes);
@@ -66,8 +101,18 @@ PreparedBackward prepare_backward(const AttentionSpec& spec, const Schedule& sch
                   .m_tiles = static_cast<int>(launch.plan.m_tiles),
                   .scale = static_cast<float>(scale),
                   .scale_log2 = static_cast<float>(scale * M_LOG2E),
+                  .query_starts = int32_numbers(arguments.cu_seqlens_q),
+                  .key_starts = int32_numbers(arguments.cu_seqlens_kv),
+                  .queries_used = int32_numbers(arguments.seqused_q),
+                  .keys_used = int32_numbers(arguments.seqused_kv),
                   .sinks = arguments.sinks ? arguments.sinks->data : nullptr,
+                  .block_rows = nullptr,
+                  .block_columns = nullptr,
+                  .sequences = packed ? static_cast<int>(shape.batch) : 0,
                   .sink_bytes = arguments.sinks ? size_of(arguments.sinks->dtype) : 0,
+                  .block_entries = 0,
+                  .block_batch_stride = 0,
+                  .block_head_stride = 0,
                   .dropout = dropout_parameters(arguments.dropout)},
       .d_out = tensor_parameters(spec, arguments.d_out),
       .dq = tensor_parameters(spec, arguments.dq),

@@ -2,6 +2,7 @@
 #include <cmath>
 
 #include "runtime/compare_parts.h"
+#include "runtime/packed.h"
 #include "runtime/reference_backward.h"
 #include "runtime/reference_parts.h"
 
@@ -15,9 +16,11 @@ class GradientComparison {
   GradientComparison(const AttentionSpec& spec, BackwardVerdict& verdict, Worst& worst)
       : spec_(spec), verdict_(verdict), worst_(worst) {}
 
-  /// `seen`: of each row of the last dimension, whether it may be other than 0; null: any may.
+  /// `seen`: of each row of the last dimension, whether it may be other than 0; null: any may. `live`:
+  /// whether there is one (null or empty: all).
   GradientError run(const char* name, const TensorView& got, const std::vector<double>& reference,
-                    const std::vector<double>& plain, const std::vector<char>* seen) {
+                    const std::vector<double>& plain, const std::vector<char>* seen,
+                    const std::vector<char>* live = nullptr) {
     int64_t strides[4];
     effective_strides(spec_, got, strides);
     const int64_t columns = got.shape.back();
@@ -30,6 +33,7 @@ class GradientComparison {
         place[i] = static_cast<int64_t>(rest % got.shape[i]);
         offset += place[i] * strides[i];
       }
+      if (live && !live->empty() && !(*live)[index / columns]) continue;
       const bool zero = seen && !(*seen)[index / columns];
       const double value = load_element(got.data, got.dtype, offset);
       const double expected = reference[index], error = std::abs(value - expected);
@@ -77,15 +81,19 @@ BackwardVerdict compare_backward(const AttentionSpec& spec, const BackwardArgume
   return compare_backward(spec, arguments, backward_answers(spec, arguments));
 }
 
-BackwardVerdict compare_backward(const AttentionSpec& spec, const BackwardArguments& arguments,
+BackwardVerdict compare_backward(const AttentionSpec& spec, const BackwardArguments& given,
                                  const BackwardAnswers& answers) {
   const auto& [reference, plain] = answers;
+  const BackwardArguments arguments = spec.layout == Layout::packed ? with_batch_of_one(given) : given;
   BackwardVerdict verdict;
   Worst worst;
   GradientComparison comparison(spec, verdict, worst);
-  verdict.dq = comparison.run("dq", arguments.dq, reference.dq, plain.dq, &reference.row_sees);
-  verdict.dk = comparison.run("dk", arguments.dk, reference.dk, plain.dk, &reference.key_is_seen);
-  verdict.dv = comparison.run("dv", arguments.dv, reference.dv, plain.dv, &reference.key_is_seen);
+  verdict.dq =
+      comparison.run("dq", arguments.dq, reference.dq, plain.dq, &reference.row_sees, &reference.live_rows);
+  verdict.dk = comparison.run("dk", arguments.dk, reference.dk, plain.dk, &reference.key_is_seen,
+                              &reference.live_keys);
+  verdict.dv = comparison.run("dv", arguments.dv, reference.dv, plain.dv, &reference.key_is_seen,
+                              &reference.live_keys);
   if (arguments.d_sinks)
     verdict.d_sinks =
         comparison.run("d_sinks", *arguments.d_sinks, reference.d_sinks, plain.d_sinks, nullptr);

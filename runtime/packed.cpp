@@ -53,6 +53,26 @@ Rows rows_of(const TensorView& starts, const std::optional<TensorView>& used, in
   return {first, count};
 }
 
+TensorView rows_of(const AttentionSpec& spec, const TensorView& view, int64_t first, int64_t count) {
+  TensorView part = view;
+  int64_t strides[4];
+  effective_strides(spec, view, strides);
+  part.data = static_cast<char*>(view.data) + first * strides[1] * size_of(view.dtype);
+  part.shape[1] = count;
+  part.strides.assign(strides, strides + 4);
+  return part;
+}
+
+/// Of a tensor [1, heads, rows], contiguous.
+std::vector<float> rows_of_heads(const TensorView& view, int64_t first, int64_t count) {
+  std::vector<float> rows;
+  for (int64_t h = 0; h < view.shape[1]; ++h) {
+    const float* from = static_cast<const float*>(view.data) + h * view.shape[2] + first;
+    rows.insert(rows.end(), from, from + count);
+  }
+  return rows;
+}
+
 }  // namespace
 
 void check_sequence_arrays(const AttentionSpec& spec, const ForwardArguments& arguments) {
@@ -89,6 +109,15 @@ ForwardArguments with_batch_of_one(const ForwardArguments& arguments) {
   return result;
 }
 
+BackwardArguments with_batch_of_one(const BackwardArguments& arguments) {
+  BackwardArguments result = arguments;
+  for (TensorView* view : {&result.q, &result.k, &result.v, &result.out, &result.lse, &result.d_out,
+                           &result.dq, &result.dk, &result.dv})
+    *view = with_one_in_front(*view);
+  if (result.d_lse) result.d_lse = with_one_in_front(*result.d_lse);
+  return result;
+}
+
 int64_t sequence_count(const ForwardArguments& arguments) {
   return arguments.cu_seqlens_q->shape[0] - 1;
 }
@@ -107,24 +136,35 @@ std::vector<PackedSequence> packed_sequences(const ForwardArguments& arguments) 
 
 ForwardArguments one_sequence(const AttentionSpec& spec, const ForwardArguments& batch_of_one,
                               const PackedSequence& sequence) {
-  const auto rows = [&](const TensorView& view, int64_t first, int64_t count) {
-    TensorView part = view;
-    int64_t strides[4];
-    effective_strides(spec, view, strides);
-    part.data = static_cast<char*>(view.data) + first * strides[1] * size_of(view.dtype);
-    part.shape[1] = count;
-    part.strides.assign(strides, strides + 4);
-    return part;
-  };
   ForwardArguments part;
-  part.q = rows(batch_of_one.q, sequence.first_query, sequence.queries);
-  part.out = rows(batch_of_one.out, sequence.first_query, sequence.queries);
-  part.k = rows(batch_of_one.k, sequence.first_key, sequence.keys);
-  part.v = rows(batch_of_one.v, sequence.first_key, sequence.keys);
+  part.q = rows_of(spec, batch_of_one.q, sequence.first_query, sequence.queries);
+  part.out = rows_of(spec, batch_of_one.out, sequence.first_query, sequence.queries);
+  part.k = rows_of(spec, batch_of_one.k, sequence.first_key, sequence.keys);
+  part.v = rows_of(spec, batch_of_one.v, sequence.first_key, sequence.keys);
   part.softmax_scale = batch_of_one.softmax_scale;
   part.sinks = batch_of_one.sinks;
   part.dropout = batch_of_one.dropout;
   return part;
+}
+
+OneBackward one_sequence(const AttentionSpec& spec, const BackwardArguments& batch_of_one,
+                         const PackedSequence& sequence) {
+  OneBackward one;
+  one.arguments = batch_of_one;
+  BackwardArguments& part = one.arguments;
+  for (TensorView* view : {&part.q, &part.out, &part.d_out, &part.dq})
+    *view = rows_of(spec, *view, sequence.first_query, sequence.queries);
+  for (TensorView* view : {&part.k, &part.v, &part.dk, &part.dv})
+    *view = rows_of(spec, *view, sequence.first_key, sequence.keys);
+  const auto copy = [&](TensorView& view, std::vector<float>& rows) {
+    rows = rows_of_heads(view, sequence.first_query, sequence.queries);
+    view = {rows.data(), DataType::fp32, {1, view.shape[1], sequence.queries}, {}};
+  };
+  copy(part.lse, one.lse);
+  if (part.d_lse) copy(*part.d_lse, one.d_lse);
+  for (auto* array : {&part.cu_seqlens_q, &part.cu_seqlens_kv, &part.seqused_q, &part.seqused_kv})
+    array->reset();
+  return one;
 }
 
 }  // namespace tilewright

@@ -5,6 +5,7 @@
 
 #include "runtime/dropout.h"
 #include "runtime/expression_arguments.h"
+#include "runtime/packed.h"
 #include "runtime/reference_parts.h"
 
 namespace tilewright {
@@ -185,8 +186,7 @@ class GroupProblem {
 };
 
 template <typename Number>
-ReferenceGradients backward(const AttentionSpec& spec, const BackwardArguments& arguments) {
-  check_arguments(spec, arguments);
+ReferenceGradients gradients(const AttentionSpec& spec, const BackwardArguments& arguments) {
   const auto count = [](const TensorView& view) {
     int64_t elements = 1;
     for (int64_t size : view.shape) elements *= size;
@@ -208,6 +208,46 @@ ReferenceGradients backward(const AttentionSpec& spec, const BackwardArguments& 
     result.d_sinks.resize(heads);
   }
   return result;
+}
+
+/// Each sequence on its own.
+template <typename Number>
+ReferenceGradients packed_gradients(AttentionSpec spec, const BackwardArguments& given) {
+  const BackwardArguments arguments = with_batch_of_one(given);
+  const auto elements = [](const TensorView& view) { return view.shape[1] * view.shape[2] * view.shape[3]; };
+  const int64_t rows = arguments.q.shape[sequence], keys = arguments.k.shape[sequence];
+  ReferenceGradients result;
+  result.dq.resize(elements(arguments.q)), result.dk.resize(elements(arguments.k));
+  result.dv.resize(elements(arguments.v));
+  const int64_t heads = arguments.q.shape[head], kv_heads = arguments.k.shape[head];
+  result.row_sees.resize(rows * heads), result.live_rows.resize(rows * heads);
+  result.key_is_seen.resize(keys * kv_heads), result.live_keys.resize(keys * kv_heads);
+  if (spec.sinks) result.d_sinks.resize(heads);
+  spec.layout = Layout::bshd;
+  for (const PackedSequence& part : packed_sequences(forward_part(given))) {
+    const OneBackward one = one_sequence(spec, arguments, part);
+    const ReferenceGradients own = gradients<Number>(spec, one.arguments);
+    const auto place = [](const auto& from, auto& to, int64_t first, int64_t all) {
+      if (all > 0)
+        std::copy(from.begin(), from.end(), to.begin() + first * (static_cast<int64_t>(to.size()) / all));
+    };
+    place(own.dq, result.dq, part.first_query, rows);
+    place(own.dk, result.dk, part.first_key, keys);
+    place(own.dv, result.dv, part.first_key, keys);
+    place(own.row_sees, result.row_sees, part.first_query, rows);
+    place(own.key_is_seen, result.key_is_seen, part.first_key, keys);
+    std::fill_n(result.live_rows.begin() + part.first_query * heads, part.queries * heads, 1);
+    std::fill_n(result.live_keys.begin() + part.first_key * kv_heads, part.keys * kv_heads, 1);
+    for (size_t h = 0; h < result.d_sinks.size(); ++h) result.d_sinks[h] += own.d_sinks[h];
+  }
+  return result;
+}
+
+template <typename Number>
+ReferenceGradients backward(const AttentionSpec& spec, const BackwardArguments& arguments) {
+  check_arguments(spec, arguments);
+  return spec.layout == Layout::packed ? packed_gradients<Number>(spec, arguments)
+                                       : gradients<Number>(spec, arguments);
 }
 
 }  // namespace

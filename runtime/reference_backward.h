@@ -8,12 +8,14 @@
 
 namespace tilewright {
 
-/// Contiguous; dq, dk and dv in the order batch, sequence, heads, head_dim.
+/// Contiguous; dq, dk and dv in the order batch, sequence, heads, head_dim. Layout packed: batch 1.
 struct ReferenceGradients {
   std::vector<double> dq, dk, dv;
   std::vector<double> d_sinks;    // of each query head, if the spec has sinks
   std::vector<char> row_sees;     // [batch, sequence, heads]: the row sees a key
   std::vector<char> key_is_seen;  // [batch, sequence, KV heads]: some row of some head sees the key
+  /// Layout packed: as these, whether a sequence has the row or the key; empty: all.
+  std::vector<char> live_rows, live_keys;
 };
 
 /// Everything in fp64 from the stored (rounded) q, k, v, d_out, d_lse of `arguments` (host memory): the

@@ -73,11 +73,9 @@ class SimulatorExecutable final : public Executable {
     add_buffer(run, "v", arguments.v, false);
     add_buffer(run, "out", arguments.out, true);
     if (arguments.lse) add_buffer(run, "lse", *arguments.lse, true);
+    add_sequences(run, arguments);
     for (const auto& [name, view] :
-         {std::pair("cu_seqlens_q", &arguments.cu_seqlens_q),
-          std::pair("cu_seqlens_kv", &arguments.cu_seqlens_kv), std::pair("seqused_q", &arguments.seqused_q),
-          std::pair("seqused_kv", &arguments.seqused_kv), std::pair("sinks", &arguments.sinks),
-          std::pair("block_rows", &arguments.block_rows),
+         {std::pair("sinks", &arguments.sinks), std::pair("block_rows", &arguments.block_rows),
           std::pair("block_columns", &arguments.block_columns)})
       if (*view) add_buffer(run, name, **view, false);
     add_tensors(run, arguments.tensors);
@@ -118,6 +116,7 @@ class SimulatorExecutable final : public Executable {
     const void* both[] = {parameters, launch.expressions.bytes};
     if (takes_expressions_) before.parameters = both;
     if (arguments.sinks) add_buffer(before, "sinks", *arguments.sinks, false);
+    add_sequences(before, arguments);
     run_or_throw(before);
 
     simulator::Launch run = main_launch(launch.plan.key_blocks, parameters);
@@ -141,6 +140,7 @@ class SimulatorExecutable final : public Executable {
     add_buffer(run, "dk", arguments.dk, true);
     add_buffer(run, "dv", arguments.dv, true);
     add_part(run, "dq_sums", parts.dq_sums, parts.lse_log2)->sums = true;
+    add_sequences(run, arguments);
     add_part(run, "lse_log2", parts.lse_log2, parts.row_terms);
     add_part(run, "row_terms", parts.row_terms, parts.turns);
     if (parts.sink_terms > parts.turns) {
@@ -155,6 +155,7 @@ class SimulatorExecutable final : public Executable {
     add_part(after, "sink_terms", parts.sink_terms, parts.row_ranges);
     if (arguments.d_sinks) add_buffer(after, "d_sinks", *arguments.d_sinks, true);
     add_buffer(after, "dq", arguments.dq, true);
+    add_sequences(after, arguments);
     run_or_throw(after);
   }
 
@@ -226,6 +227,16 @@ class SimulatorExecutable final : public Executable {
       const MemorySpan span = memory_span(view);
       run.buffers.push_back({.data = span.begin, .bytes = span.bytes, .name = name});
     }
+  }
+
+  /// Layout packed: the arrays that say where sequences begin.
+  template <typename Arguments>
+  void add_sequences(simulator::Launch& run, const Arguments& arguments) const {
+    for (const auto& [name, view] :
+         {std::pair("cu_seqlens_q", &arguments.cu_seqlens_q),
+          std::pair("cu_seqlens_kv", &arguments.cu_seqlens_kv), std::pair("seqused_q", &arguments.seqused_q),
+          std::pair("seqused_kv", &arguments.seqused_kv)})
+      if (*view) add_buffer(run, name, **view, false);
   }
 
   /// Exactly the bytes of the view, so that one element too far is a fault.

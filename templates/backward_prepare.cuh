@@ -23,20 +23,32 @@ __device__ __forceinline__ float shifted_if_enormous(float lse_log2) {
   return size > enormous ? lse_log2 + size * more_than_rounding : lse_log2;
 }
 
+__device__ __forceinline__ void start_turns(const BackwardParameters& p, int tile) {
+  if (thread_index() >= turns_per_tile) return;
+  global_store_int(p.turns + tile * (long long)turns_per_tile + thread_index(), 0);
+  if (tile == 0 && thread_index() == 0)
+    global_store_int(p.turns + p.query_blocks * (long long)turns_per_tile, 0);
+}
+
 __device__ __forceinline__ void prepare(const BackwardParameters& p, const ExpressionArguments& e) {
   if (masked_by_function) find_row_ranges(p, e);
   const int tile = block_index(), lane = thread_index() % lanes_per_row;
-  const int head_index = tile / p.forward.m_tiles, row = tile % p.forward.m_tiles * block_m;
-  const int batch = head_index / p.forward.heads, head = head_index % p.forward.heads;
+  const RowsPlace place = rows_place(p, tile);
+  if (packed_layout && place.row >= place.rows) {
+    if (deterministic) start_turns(p, tile);
+    if (with_sinks) store_sink_terms(p, tile, 0.0f);
+    return;
+  }
+  const int batch = place.batch, head = place.head, row = place.first_query + place.row;
   const u16* out = (const u16*)p.forward.out.data + batch * p.forward.out.batch_stride +
                    head * p.forward.out.head_stride + row * p.forward.out.row_stride;
   const u16* d_out = (const u16*)p.d_out.data + batch * p.d_out.batch_stride + head * p.d_out.head_stride +
                      row * p.d_out.row_stride;
-  const long long first_of_head = (long long)head_index * p.forward.seqlen_q + row;
+  const long long first_of_head = (long long)place.head_index * p.forward.seqlen_q + row;
   [[maybe_unused]] float sink_terms = 0.0f;
 #pragma unroll 1
   for (int i = thread_index() / lanes_per_row; i < block_m; i += prepare_threads / lanes_per_row) {
-    const bool live = row + i < p.forward.seqlen_q;
+    const bool live = place.row + i < place.rows;
     float sum = 0.0f;
     if (live) {
 #pragma unroll
@@ -63,9 +75,5 @@ __device__ __forceinline__ void prepare(const BackwardParameters& p, const Expre
 #pragma unroll 4
   for (int i = thread_index() * 4; i < dq_tile_floats; i += prepare_threads * 4)
     global_store_16(sums + i, 0, 0, 0, 0);
-  if (deterministic && thread_index() < turns_per_tile) {
-    global_store_int(p.turns + tile * (long long)turns_per_tile + thread_index(), 0);
-    if (tile == 0 && thread_index() == 0)
-      global_store_int(p.turns + p.query_blocks * (long long)turns_per_tile, 0);
-  }
+  if (deterministic) start_turns(p, tile);
 }

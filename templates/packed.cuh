@@ -23,6 +23,30 @@ __device__ __forceinline__ PackedSequence packed_sequence(const ForwardParameter
   return sequence;
 }
 
+/// Tiles of so many rows in the order of the batch: those of sequence i have the places from its first row /
+/// tile_rows + i on, which leaves some places without a tile and needs no sum over the lengths before.
+template <int tile_rows>
+__device__ __forceinline__ int first_place(const int* starts, int i, int total) {
+  const int start = global_load(starts + i);
+  return (start < 0 ? 0 : minimum(start, total)) / tile_rows + i;
+}
+
+/// The sequence that has a place, if any has; otherwise one that does not reach it. All lanes of the warp
+/// look together, at 32 sequences at once.
+template <int tile_rows>
+__device__ __forceinline__ int sequence_at(const int* starts, int sequences, int total, int place) {
+  int low = 0, left = sequences;
+#pragma unroll 1
+  while (left > 1) {
+    const int step = (left + 31) / 32, further = thread_index() % 32 * step;
+    const bool begins = further < left && first_place<tile_rows>(starts, low + further, total) <= place;
+    const int last = highest_bit(warp_ballot(begins) | 1) * step;
+    low += last;
+    left = minimum(step, left - last);
+  }
+  return low;
+}
+
 __device__ __forceinline__ int query_tiles(const PackedSequence& sequence) {
   return (sequence.lengths.queries + block_m - 1) / block_m;
 }
@@ -46,8 +70,8 @@ __device__ __forceinline__ PackedTile packed_tile(const ForwardParameters& p, in
 }
 
 /// The longest sequences come first, so that the last tiles to run are short ones; by classes of their number
-/// of keys that differ twofold. Two passes over the lengths by each warp take about 3 instructions a
-/// sequence: more of them than this come in the order of the batch.
+/// of keys that differ twofold. Two passes over the lengths by a warp take about 3 instructions a sequence:
+/// more of them than this come in the order of the batch.
 constexpr int most_ordered_sequences = 1024;
 
 constexpr int length_classes = 8;
@@ -71,10 +95,21 @@ __device__ __forceinline__ int warp_sum(int value, int& before) {
   return value;
 }
 
-/// Tile `place` in the order of the classes. All lanes of the warp look together.
-__device__ __forceinline__ PackedTile ordered_tile(const ForwardParameters& p, int place) {
+/// Where a search stands. Whoever looks for one tile after the other, places growing, goes on from the last:
+/// only the first takes both passes.
+struct TileSearch {
+  int total;   // lane c: tiles of class c
+  int order;   // the class, from the longest down
+  int first;   // its sequence that lane 0 looks at
+  int before;  // tiles before that
+};
+
+/// All lanes of the warp search together.
+__device__ __forceinline__ TileSearch start_search(const ForwardParameters& p) {
+  TileSearch search = {0, length_classes - 1, 0, 0};
+  if (p.sequences > most_ordered_sequences) return search;
   const int lane = thread_index() % 32;
-  int count[length_classes] = {}, ignored, wanted = -1;
+  int count[length_classes] = {}, ignored;
 #pragma unroll 1
   for (int i = lane; i < p.sequences; i += 32) {
     const PackedSequence sequence = packed_sequence(p, i);
@@ -83,45 +118,49 @@ __device__ __forceinline__ PackedTile ordered_tile(const ForwardParameters& p, i
     for (int c = 0; c < length_classes; ++c) count[c] += c == mine ? query_tiles(sequence) : 0;
   }
 #pragma unroll
-  for (int c = length_classes - 1; c >= 0; --c) {
+  for (int c = 0; c < length_classes; ++c) {
     const int all = warp_sum(count[c], ignored);
-    if (wanted < 0 && place < all) wanted = c;
-    if (wanted < 0) place -= all;
+    if (lane == c) search.total = all;
   }
+  return search;
+}
+
+/// Tile `place` in the order of the classes: one without rows behind all that have some.
+__device__ __forceinline__ PackedTile ordered_tile(const ForwardParameters& p, TileSearch& search,
+                                                   int place) {
+  const int lane = thread_index() % 32;
 #pragma unroll 1
-  for (int first = 0; wanted >= 0 && first < p.sequences; first += 32) {
-    const int i = minimum(first + lane, p.sequences - 1);
+  while (search.order >= 0) {
+    const int all_of_class = search.before + uniform(lane == search.order ? search.total : 0);
+    if (search.first >= p.sequences || (search.first == 0 && place >= all_of_class)) {
+      if (search.first == 0) search.before = all_of_class;
+      search.first = 0;
+      --search.order;
+      continue;
+    }
+    const int i = minimum(search.first + lane, p.sequences - 1);
     const PackedSequence sequence = packed_sequence(p, i);
-    const bool counts = first + lane < p.sequences && length_class(sequence) == wanted;
+    const bool counts = search.first + lane < p.sequences && length_class(sequence) == search.order;
     const int tiles = counts ? query_tiles(sequence) : 0;
     int before;
-    const int all = warp_sum(tiles, before);
-    if (place < all) {
-      const bool here = place >= before && place < before + tiles;
-      return packed_tile(p, uniform(here ? i : 0), uniform(here ? place - before : 0));
+    const int all = warp_sum(tiles, before), rest = place - search.before;
+    if (rest < all) {
+      const bool here = rest >= before && rest < before + tiles;
+      return packed_tile(p, uniform(here ? i : 0), uniform(here ? rest - before : 0));
     }
-    place -= all;
+    search.before += all;
+    search.first += 32;
   }
   return packed_tile(p, 0, -1);
 }
 
-/// Tile `place` in the order of the batch: sequence i has the places from its first row / block_m + i on,
-/// which leaves some without a tile and needs no sum over the lengths before.
+/// Tile `place` in the order of the batch.
 __device__ __forceinline__ PackedTile listed_tile(const ForwardParameters& p, int place) {
-  int low = 0, high = p.sequences - 1;
-#pragma unroll 1
-  while (low < high) {
-    const int middle = high - (high - low) / 2;
-    const int start = minimum(global_load(p.query_starts + middle), p.seqlen_q);
-    if (start / block_m + middle <= place)
-      low = middle;
-    else
-      high = middle - 1;
-  }
-  const int start = global_load(p.query_starts + low);
-  return packed_tile(p, low, place - (start < 0 ? 0 : minimum(start, p.seqlen_q)) / block_m - low);
+  const int i = sequence_at<block_m>(p.query_starts, p.sequences, p.seqlen_q, place);
+  return packed_tile(p, i, place - first_place<block_m>(p.query_starts, i, p.seqlen_q));
 }
 
-__device__ __forceinline__ PackedTile find_packed_tile(const ForwardParameters& p, int place) {
-  return p.sequences <= most_ordered_sequences ? ordered_tile(p, place) : listed_tile(p, place);
+__device__ __forceinline__ PackedTile find_packed_tile(const ForwardParameters& p, TileSearch& search,
+                                                       int place) {
+  return p.sequences <= most_ordered_sequences ? ordered_tile(p, search, place) : listed_tile(p, place);
 }

@@ -73,8 +73,8 @@ INSTANTIATE_TEST_SUITE_P(
         Defect{"mask_left_out", "n_tile < seen.full_begin || n_tile >= seen.full_end", "false", ""},
         Defect{"same_head_again", "return {place.head_index + 1, tiles.begin}",
                "return {place.head_index, tiles.begin}", ""},
-        Defect{"reads_beyond_the_end", "seqlen_q - row;\n  const TensorParameters",
-               "seqlen_q;\n  const TensorParameters", ""}),
+        Defect{"reads_beyond_the_end", "queries - row;\n  const TensorParameters",
+               "queries;\n  const TensorParameters", ""}),
     [](const auto& info) { return std::string(info.param.name); });
 
 // --- the sm90 family

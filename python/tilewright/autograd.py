@@ -65,8 +65,18 @@ def forward_and_backward(spec):
 
 def output_shapes(q, v, heads_first):
     """Of the output and of LSE."""
+    if q.dim() == 3:  # layout packed
+        return (*q.shape[:2], v.shape[2]), (q.shape[1], q.shape[0])
     batch, rows, heads = (q.shape[0], q.shape[2], q.shape[1]) if heads_first else q.shape[:3]
     return (*q.shape[:3], v.shape[3]), (batch, heads, rows)
+
+
+SEQUENCES = ("cu_seqlens_q", "cu_seqlens_kv", "seqused_q", "seqused_kv")
+
+
+def sequences_of(arrays):
+    """What a launch takes of layout packed: of four arrays or None."""
+    return {name: array for name, array in zip(SEQUENCES, arrays) if array is not None}
 
 
 def is_heads_first(spec):
@@ -83,16 +93,21 @@ def what_else(sinks, tensors, scalars, names):
 @torch.library.custom_op("tilewright::attention", mutates_args=())
 def attention_operator(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, sinks: torch.Tensor | None,
                        tensors: list[torch.Tensor], scalars: list[float], names: str, forward: str, backward: str,
-                       runtime: int, dropout: list[float]) -> tuple[torch.Tensor, torch.Tensor]:
+                       runtime: int, dropout: list[float], cu_seqlens_q: torch.Tensor | None,
+                       cu_seqlens_kv: torch.Tensor | None, seqused_q: torch.Tensor | None,
+                       seqused_kv: torch.Tensor | None) -> tuple[torch.Tensor, torch.Tensor]:
     out_shape, lse_shape = output_shapes(q, v, is_heads_first(forward))
-    out, lse = q.new_empty(out_shape), q.new_empty(lse_shape, dtype=torch.float32)
+    # Rows of no sequence are not written.
+    new = q.new_empty if cu_seqlens_q is None else q.new_zeros
+    out, lse = new(out_shape), new(lse_shape, dtype=torch.float32)
     kernel_of(forward, runtime, q).launch(q, k, v, out, lse, dropout=dropout_from(dropout),
-                                         **what_else(sinks, tensors, scalars, names))
+                                         **what_else(sinks, tensors, scalars, names),
+                                         **sequences_of((cu_seqlens_q, cu_seqlens_kv, seqused_q, seqused_kv)))
     return out, lse
 
 
 @attention_operator.register_fake
-def _(q, k, v, sinks, tensors, scalars, names, forward, backward, runtime, dropout):
+def _(q, k, v, sinks, tensors, scalars, names, forward, backward, runtime, dropout, *sequences):
     out_shape, lse_shape = output_shapes(q, v, is_heads_first(forward))
     return q.new_empty(out_shape), q.new_empty(lse_shape, dtype=torch.float32)
 
@@ -101,18 +116,23 @@ def _(q, k, v, sinks, tensors, scalars, names, forward, backward, runtime, dropo
 def backward_operator(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, out: torch.Tensor, lse: torch.Tensor,
                       d_out: torch.Tensor, d_lse: torch.Tensor | None, sinks: torch.Tensor | None,
                       tensors: list[torch.Tensor], scalars: list[float], names: str, backward: str, runtime: int,
-                      dropout: list[float]) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
+                      dropout: list[float], cu_seqlens_q: torch.Tensor | None, cu_seqlens_kv: torch.Tensor | None,
+                      seqused_q: torch.Tensor | None, seqused_kv: torch.Tensor | None
+                      ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
     kernel = kernel_of(backward, runtime, q)
     # A gradient may come as a broadcast or transposed view.
-    if d_out.stride(3) != 1 or any(stride % 8 for stride in d_out.stride()[:3]) or d_out.data_ptr() % 16:
+    if d_out.stride(-1) != 1 or any(stride % 8 for stride in d_out.stride()[:-1]) or d_out.data_ptr() % 16:
         d_out = d_out.contiguous()
-    gradients = [torch.empty(x.shape, dtype=x.dtype, device=x.device) for x in (q, k, v)]
+    new = torch.empty if cu_seqlens_q is None else torch.zeros  # of rows of no sequence
+    gradients = [new(x.shape, dtype=x.dtype, device=x.device) for x in (q, k, v)]
     d_sinks = sink_gradients(q, sinks)
-    workspace = torch.empty(kernel.workspace_size(q, k), dtype=torch.uint8, device=q.device)
+    sequences = None if cu_seqlens_q is None else cu_seqlens_q.shape[0] - 1
+    workspace = torch.empty(kernel.workspace_size(q, k, sequences), dtype=torch.uint8, device=q.device)
     kernel.launch_backward(q, k, v, out, lse, d_out, *gradients, workspace,
                            d_lse=None if d_lse is None else d_lse.contiguous(),
                            d_sinks=None if sinks is None else d_sinks, dropout=dropout_from(dropout),
-                           **what_else(sinks, tensors, scalars, names))
+                           **what_else(sinks, tensors, scalars, names),
+                           **sequences_of((cu_seqlens_q, cu_seqlens_kv, seqused_q, seqused_kv)))
     return *gradients, d_sinks
 
 
@@ -122,40 +142,42 @@ def sink_gradients(q, sinks):
 
 
 @backward_operator.register_fake
-def _(q, k, v, out, lse, d_out, d_lse, sinks, tensors, scalars, names, backward, runtime, dropout):
+def _(q, k, v, out, lse, d_out, d_lse, sinks, tensors, scalars, names, backward, runtime, dropout, *sequences):
     return *(torch.empty(x.shape, dtype=x.dtype, device=x.device) for x in (q, k, v)), sink_gradients(q, sinks)
 
 
 def keep(ctx, inputs, output):
-    q, k, v, sinks, tensors, ctx.scalars, ctx.names, _, ctx.backward, ctx.runtime, ctx.dropout = inputs
-    ctx.save_for_backward(q, k, v, *output, sinks, *tensors)
+    q, k, v, sinks, tensors, ctx.scalars, ctx.names, _, ctx.backward, ctx.runtime, ctx.dropout, *sequences = inputs
+    ctx.save_for_backward(q, k, v, *output, sinks, *sequences, *tensors)
     ctx.set_materialize_grads(False)
 
 
 def gradients_of(ctx, d_out, d_lse):
-    q, k, v, out, lse, sinks, *tensors = ctx.saved_tensors
+    q, k, v, out, lse, sinks, *rest = ctx.saved_tensors
+    sequences, tensors = rest[:len(SEQUENCES)], rest[len(SEQUENCES):]
     # torch takes an empty list for one of tensors, whose gradient is a list too.
     no_tensors, no_scalars, no_dropout = ([None] * len(tensors), None if ctx.scalars else [],
                                           None if ctx.dropout else [])
     if d_out is None and d_lse is None:
-        return None, None, None, None, no_tensors, no_scalars, *(None,) * 4, no_dropout
+        return None, None, None, None, no_tensors, no_scalars, *(None,) * 4, no_dropout, *(None,) * 4
     if d_out is None:
         d_out = torch.zeros_like(out)
     *gradients, d_sinks = backward_operator(q, k, v, out, lse, d_out, d_lse, sinks, tensors, ctx.scalars, ctx.names,
-                                            ctx.backward, ctx.runtime, ctx.dropout)
+                                            ctx.backward, ctx.runtime, ctx.dropout, *sequences)
     d_sinks = None if sinks is None else d_sinks.to(sinks.dtype)
-    return *gradients, d_sinks, no_tensors, no_scalars, *(None,) * 4, no_dropout
+    return *gradients, d_sinks, no_tensors, no_scalars, *(None,) * 4, no_dropout, *(None,) * 4
 
 
 attention_operator.register_autograd(gradients_of, setup_context=keep)
 
 
-def attention(q, k, v, spec, runtime, sinks=None, tensors=None, scalars=None, dropout=None):
-    """(output, LSE), both with gradients: for q, k, v and sinks."""
+def attention(q, k, v, spec, runtime, sinks=None, tensors=None, scalars=None, dropout=None, sequences=(None,) * 4):
+    """(output, LSE), both with gradients: for q, k, v and sinks. sequences: of layout packed, the arrays of SEQUENCES."""
     tensors, scalars = tensors or {}, scalars or {}
     for name, tensor in tensors.items():
         if tensor.requires_grad:
             raise UsageError(f"tensor {name} requires a gradient, which there is none of: q, k, v and sinks have one")
     forward, backward = forward_and_backward(spec)
     return attention_operator(q, k, v, sinks, list(tensors.values()), [float(x) for x in scalars.values()],
-                              ",".join([*tensors, *scalars]), forward, backward, number_of(runtime), numbers_of(dropout))
+                              ",".join([*tensors, *scalars]), forward, backward, number_of(runtime), numbers_of(dropout),
+                              *sequences)

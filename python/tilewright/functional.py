@@ -67,13 +67,13 @@ def attention(q, k, v, spec=None, *, mask=None, window=None, softcap=None, scale
                 "at launch; write it into the spec, or leave spec out"
             )
     if wants_gradients(q, k, v, *(tensors or {}).values(), *([] if sinks is None else [sinks])):
-        if any(x is not None for x in (out, scale, cu_seqlens_q, cu_seqlens_kv, seqused_q, seqused_kv, block_rows,
-                                       block_columns)):
-            raise UsageError("out, a launch-time scale, packed sequences and lists of blocks cannot be given where "
-                             "gradients are recorded")
+        if any(x is not None for x in (out, scale, block_rows, block_columns)):
+            raise UsageError("out, a launch-time scale and lists of blocks cannot be given where gradients are recorded")
         from . import autograd
 
-        out, lse = autograd.attention(q, k, v, spec, runtime, sinks, tensors, scalars, dropout)
+        out, lse = autograd.attention(
+            q, k, v, spec, runtime, sinks, tensors, scalars, dropout,
+            [cu_seqlens_q, cu_seqlens_q if cu_seqlens_kv is None else cu_seqlens_kv, seqused_q, seqused_kv])
         return (out, lse) if return_lse else out
     runtime = runtime or default_runtime(*device_of(q, "q"))
     kernel = runtime.kernel(spec)

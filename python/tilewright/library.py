@@ -84,6 +84,7 @@ class Backward(ctypes.Structure):
         ("scalars", ctypes.POINTER(Scalar)), ("scalar_count", ctypes.c_size_t),
         ("tensors", ctypes.POINTER(NamedTensor)), ("tensor_count", ctypes.c_size_t),
         ("dropout", ctypes.POINTER(Dropout)),
+        *((name, ctypes.c_char_p) for name in ("cu_seqlens_q", "cu_seqlens_kv", "seqused_q", "seqused_kv")),
     ]
 
 

@@ -193,37 +193,41 @@ class Kernel:
             raise UsageError(f"q is {place(q)}, but this kernel runs on {self.runtime.info['device']}")
         return kind
 
-    def workspace_size(self, q, k):
+    def workspace_size(self, q, k, sequences=None):
         """Bytes of workspace that a launch needs for tensors of these shapes: of the backward pass, and of the forward
-        pass with a mask that looks up by kv."""
-        rows, heads = (2, 1) if self.heads_first else (1, 2)
+        pass with a mask that looks up by kv; of so many `sequences`, with layout "packed"."""
+        if self.packed and sequences is None:
+            raise UsageError('sequences is missing: with layout "packed" the workspace depends on their number')
+        rows, heads = (0, 1) if self.packed else (2, 1) if self.heads_first else (1, 2)
         size = ctypes.c_size_t()
-        check(library().tw_workspace_size(self.handle, q.shape[0], q.shape[heads], q.shape[rows], k.shape[rows],
-                                          ctypes.byref(size)))
+        check(library().tw_workspace_size(self.handle, sequences if self.packed else q.shape[0], q.shape[heads],
+                                          q.shape[rows], k.shape[rows], ctypes.byref(size)))
         return size.value
 
     def launch_backward(self, q, k, v, out, lse, d_out, dq, dk, dv, workspace, d_lse=None, scale=None, stream=None,
-                        *, sinks=None, d_sinks=None, scalars=None, tensors=None, dropout=None):
+                        *, sinks=None, d_sinks=None, scalars=None, tensors=None, dropout=None, **further):
         """Starts the kernels of a spec with `pass: backward`: dq, dk, dv are written. out and lse are what the forward
         pass gave, d_out and d_lse (optional, for `lse: true`) their gradients; workspace is a contiguous tensor of at
         least workspace_size() bytes, whatever it holds. Tensors as for launch. sinks, scalars, tensors and dropout as
-        the forward pass had them; d_sinks, fp32, is written if it is given."""
+        the forward pass had them; d_sinks, fp32, is written if it is given. further, layout "packed": cu_seqlens_q,
+        cu_seqlens_kv, seqused_q, seqused_kv, as for launch."""
         kind = self.one_place(q, k=k, v=v, out=out, lse=lse, d_out=d_out, dq=dq, dk=dk, dv=dv,
-                              workspace=workspace, **given(d_lse=d_lse, sinks=sinks, d_sinks=d_sinks))
+                              workspace=workspace, **given(d_lse=d_lse, sinks=sinks, d_sinks=d_sinks, **further))
         for name, tensor in given(dq=dq, dk=dk, dv=dv, workspace=workspace, d_sinks=d_sinks).items():
             kind.check_writable(tensor, name)
         usual = dict(q=q, k=k, v=v, out=out, d_out=d_out, dq=dq, dk=dk, dv=dv)
-        packed = {name: pack(kind, tensor, name, self.heads_first) for name, tensor in usual.items()}
+        packed = {name: pack_rank(kind, tensor, name, 3) if self.packed else pack(kind, tensor, name, self.heads_first)
+                  for name, tensor in usual.items()}
         arguments = Backward(
             ctypes.sizeof(Backward),
             **packed,
-            lse=pack_lse(kind, lse),
-            d_lse=None if d_lse is None else pack_lse(kind, d_lse),
+            lse=pack_rank(kind, lse, "lse", 2) if self.packed else pack_lse(kind, lse),
+            d_lse=None if d_lse is None else pack_rank(kind, d_lse, "d_lse", 2) if self.packed else pack_lse(kind, d_lse),
             softmax_scale=None if scale is None else ctypes.pointer(ctypes.c_double(scale)),
             workspace=kind.address(workspace),
             workspace_bytes=workspace.nbytes,
             **{name: pack_rank(kind, tensor, name, 1)
-               for name, tensor in given(sinks=sinks, d_sinks=d_sinks).items()},
+               for name, tensor in given(sinks=sinks, d_sinks=d_sinks, **further).items()},
             dropout=dropout_of(dropout),
         )
         self.one_place(q, **(tensors or {}))

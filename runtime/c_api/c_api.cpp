@@ -140,6 +140,10 @@ void take_expressions(const Given& given, Arguments& arguments) {
   }
 }
 
+std::optional<TensorView> optional_view(const tw_tensor* tensor, const char* name) {
+  return tensor ? std::optional(view_of(tensor, name)) : std::nullopt;
+}
+
 std::string runtime_info(const Runtime& runtime) {
   nlohmann::ordered_json json = {
       {"version", version()},
@@ -307,18 +311,15 @@ tw_status tw_launch_forward(const tw_kernel* kernel, void* stream, const tw_forw
                                .k = view_of(given->k, "k"),
                                .v = view_of(given->v, "v"),
                                .out = view_of(given->out, "out")};
-    const auto optional = [](const tw_tensor* tensor, const char* name) {
-      return tensor ? std::optional(view_of(tensor, name)) : std::nullopt;
-    };
-    arguments.lse = optional(given->lse, "lse");
+    arguments.lse = optional_view(given->lse, "lse");
     if (given->softmax_scale) arguments.softmax_scale = *given->softmax_scale;
-    arguments.cu_seqlens_q = optional(given->cu_seqlens_q, "cu_seqlens_q");
-    arguments.cu_seqlens_kv = optional(given->cu_seqlens_kv, "cu_seqlens_kv");
-    arguments.seqused_q = optional(given->seqused_q, "seqused_q");
-    arguments.seqused_kv = optional(given->seqused_kv, "seqused_kv");
-    arguments.sinks = optional(given->sinks, "sinks");
-    arguments.block_rows = optional(given->block_rows, "block_rows");
-    arguments.block_columns = optional(given->block_columns, "block_columns");
+    arguments.cu_seqlens_q = optional_view(given->cu_seqlens_q, "cu_seqlens_q");
+    arguments.cu_seqlens_kv = optional_view(given->cu_seqlens_kv, "cu_seqlens_kv");
+    arguments.seqused_q = optional_view(given->seqused_q, "seqused_q");
+    arguments.seqused_kv = optional_view(given->seqused_kv, "seqused_kv");
+    arguments.sinks = optional_view(given->sinks, "sinks");
+    arguments.block_rows = optional_view(given->block_rows, "block_rows");
+    arguments.block_columns = optional_view(given->block_columns, "block_columns");
     take_expressions(*given, arguments);
     arguments.dropout = dropout_of(given->dropout);
     arguments.workspace = given->workspace;
@@ -349,9 +350,13 @@ tw_status tw_launch_backward(const tw_kernel* kernel, void* stream, const tw_bac
                              .dv = view_of(a.dv, "dv"),
                              .workspace = a.workspace,
                              .workspace_bytes = a.workspace_bytes};
-    if (a.d_lse) launch.d_lse = view_of(a.d_lse, "d_lse");
-    if (a.sinks) launch.sinks = view_of(a.sinks, "sinks");
-    if (a.d_sinks) launch.d_sinks = view_of(a.d_sinks, "d_sinks");
+    launch.d_lse = optional_view(a.d_lse, "d_lse");
+    launch.cu_seqlens_q = optional_view(a.cu_seqlens_q, "cu_seqlens_q");
+    launch.cu_seqlens_kv = optional_view(a.cu_seqlens_kv, "cu_seqlens_kv");
+    launch.seqused_q = optional_view(a.seqused_q, "seqused_q");
+    launch.seqused_kv = optional_view(a.seqused_kv, "seqused_kv");
+    launch.sinks = optional_view(a.sinks, "sinks");
+    launch.d_sinks = optional_view(a.d_sinks, "d_sinks");
     take_expressions(a, launch);
     launch.dropout = dropout_of(a.dropout);
     if (a.softmax_scale) launch.softmax_scale = *a.softmax_scale;

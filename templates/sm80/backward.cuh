@@ -1,32 +1,11 @@
 // The backward kernel: one block computes dK and dV of one tile of keys of one KV head, over all query rows
 // that see it and all query heads that share it, and adds its part of dQ.
 
-/// Which tile of keys a block owns.
-struct KeyPlace {
-  int batch, kv_head, key;
-};
-
-/// Blocks in the order of their start. Tiles of a section's heads go together: under a causal mask the first
-/// keys have the most rows and start first. Deterministic blocks start with the last keys: each adds to a
-/// tile of query rows after those of higher keys, so it waits for earlier blocks alone.
-__device__ __forceinline__ KeyPlace key_place(const BackwardParameters& p, int block) {
-  const int heads = p.forward.heads / gqa_ratio, all_heads = p.key_blocks / p.n_tiles;
-  const int section = block / (p.section_heads * p.n_tiles), first_head = section * p.section_heads;
-  const int within = block - first_head * p.n_tiles;
-  const int section_heads = minimum(p.section_heads, all_heads - first_head);
-  const int head_index = first_head + within % section_heads, n_tile = within / section_heads;
-  KeyPlace place;
-  place.batch = head_index / heads;
-  place.kv_head = head_index % heads;
-  place.key = (deterministic ? p.n_tiles - 1 - n_tile : n_tile) * block_n;
-  return place;
-}
-
 /// Where the walk over query heads and tiles of query rows stands.
 struct QueryPlace {
   int head_index, m_tile;  // of all heads of the batch; of the head
   __device__ __forceinline__ int tile(const BackwardParameters& p) const {
-    return head_index * p.forward.m_tiles + m_tile;
+    return head_index * p.forward.m_tiles + first_query_tile() + m_tile;
   }
 };
 
@@ -41,18 +20,18 @@ __device__ __forceinline__ void load_queries(const BackwardParameters& p, const 
                                              u32 stage) {
   const int head_index = (int)opaque((u32)place.head_index);
   const int batch = head_index / p.forward.heads, head = head_index % p.forward.heads;
-  const int row = place.m_tile * block_m, rows_left = p.forward.seqlen_q - row;
+  const int row = place.m_tile * block_m, rows_left = sequence_of(p).queries - row;
   const TensorParameters &q = p.forward.q, &d_out = p.d_out;
   load_tile<block_m, head_dim_qk, true>(
       stage,
-      tile_source<head_dim_qk>(
-          (const u16*)q.data + batch * q.batch_stride + head * q.head_stride + row * q.row_stride,
-          q.row_stride),
+      tile_source<head_dim_qk>((const u16*)q.data + batch * q.batch_stride + head * q.head_stride +
+                                   (first_query() + row) * q.row_stride,
+                               q.row_stride),
       q.row_stride, rows_left);
   load_tile<block_m, head_dim_v, true>(
       stage + query_tile_bytes,
       tile_source<head_dim_v>((const u16*)d_out.data + batch * d_out.batch_stride + head * d_out.head_stride +
-                                  row * d_out.row_stride,
+                                  (first_query() + row) * d_out.row_stride,
                               d_out.row_stride),
       d_out.row_stride, rows_left);
 }
@@ -67,10 +46,6 @@ __device__ __forceinline__ void set_to_zero(float (&values)[rows][2 * fragments]
       for (int e = 0; e < 4; ++e) values[m][n][e] = 0.0f;
 }
 
-constexpr int score_tile_bytes = block_m * row_bytes(block_n);
-
-constexpr int query_stage_bytes = query_tile_bytes + block_m * row_bytes(columns_v);
-
 __device__ __forceinline__ void backward(const BackwardParameters& p, const ExpressionArguments& e) {
   const u32 key_tile = shared_base(), value_tile = key_tile + key_tile_bytes;
   const u32 queries = value_tile + value_tile_bytes;
@@ -84,17 +59,19 @@ __device__ __forceinline__ void backward(const BackwardParameters& p, const Expr
     block = (int)shared_load_word(p_tile);
     block_barrier();
   }
-  const KeyPlace place = key_place(p, block);
+  const KeyPlace place = find_key_place(p, block);
   const QueryTiles tiles =
-      query_tiles(p, place.batch * (p.forward.heads / gqa_ratio) + place.kv_head, place.key);
-  const u16* k = (const u16*)p.forward.k.data + place.batch * p.forward.k.batch_stride +
-                 place.kv_head * p.forward.k.head_stride + place.key * p.forward.k.row_stride;
-  const u16* v = (const u16*)p.forward.v.data + place.batch * p.forward.v.batch_stride +
-                 place.kv_head * p.forward.v.head_stride + place.key * p.forward.v.row_stride;
+      query_tiles(p, place.slice() * (p.forward.heads / gqa_ratio) + place.kv_head, place.key);
+  const u16* k = (const u16*)p.forward.k.data + place.slice() * p.forward.k.batch_stride +
+                 place.kv_head * p.forward.k.head_stride +
+                 (place.first_key + place.key) * p.forward.k.row_stride;
+  const u16* v = (const u16*)p.forward.v.data + place.slice() * p.forward.v.batch_stride +
+                 place.kv_head * p.forward.v.head_stride +
+                 (place.first_key + place.key) * p.forward.v.row_stride;
   load_tile<block_n, head_dim_qk, true>(key_tile, tile_source<head_dim_qk>(k, p.forward.k.row_stride),
-                                        p.forward.k.row_stride, p.forward.seqlen_kv - place.key);
+                                        p.forward.k.row_stride, sequence_of(p).keys - place.key);
   load_tile<block_n, head_dim_v, true>(value_tile, tile_source<head_dim_v>(v, p.forward.v.row_stride),
-                                       p.forward.v.row_stride, p.forward.seqlen_kv - place.key);
+                                       p.forward.v.row_stride, sequence_of(p).keys - place.key);
 
   float dk[dk_rows][2 * dk_fragments][4], dv[dv_rows][2 * dv_fragments][4];
   set_to_zero<dk_rows, dk_fragments>(dk);
@@ -104,7 +81,7 @@ __device__ __forceinline__ void backward(const BackwardParameters& p, const Expr
   const WarpPart dv_part = warp_part<dv_row_warps, dv_column_warps, dv_rows, dv_fragments>();
   const WarpPart dq_part = warp_part<dq_row_warps, dq_column_warps, dq_rows, dq_fragments>();
 
-  QueryPlace here = {place.batch * p.forward.heads + place.kv_head * gqa_ratio, tiles.begin};
+  QueryPlace here = {place.slice() * p.forward.heads + place.kv_head * gqa_ratio, tiles.begin};
   int left = (tiles.end - tiles.begin) * gqa_ratio;
   if (left > 0) load_queries(p, here, queries);
   copy_async_commit();
@@ -131,15 +108,15 @@ __device__ __forceinline__ void backward(const BackwardParameters& p, const Expr
     load_row_terms(p, rows, (long long)tile * block_m + score_part.first_row * 16);
     [[maybe_unused]] u32 dropped[dropped_words];
     if (with_dropout)
-      find_dropped(dropped, p.forward.dropout, here.head_index, row + score_part.first_row * 16,
-                   key + score_part.first_column * 16);
+      find_dropped(dropped, p.forward.dropout, head_of_all(p, here.head_index),
+                   row + score_part.first_row * 16, key + score_part.first_column * 16);
     float scores[score_rows][2 * score_fragments][4], gradients[score_rows][2 * score_fragments][4];
     multiply_rows<score_rows, score_fragments, columns_qk>(
         scores, query_tile + score_part.first_row * 16 * row_bytes(columns_qk),
         key_tile + score_part.first_column * 16 * row_bytes(columns_qk));
     [[maybe_unused]] float slope[score_rows][2 * score_fragments][4];
-    const Scope scope =
-        scope_of(sequence_of(p), e, here.head_index / p.forward.heads, here.head_index % p.forward.heads);
+    const Scope scope = scope_of(sequence_of(p), e, head_of_all(p, here.head_index) / p.forward.heads,
+                                 here.head_index % p.forward.heads);
     if (with_changed_scores)
       change_scores(scores, slope, p.forward.scale, sequence_of(p), scope, row + score_part.first_row * 16,
                     key + score_part.first_column * 16);
@@ -152,8 +129,8 @@ __device__ __forceinline__ void backward(const BackwardParameters& p, const Expr
         hide_scores(scores, sequence_of(p), scope, row + score_part.first_row * 16,
                     key + score_part.first_column * 16);
     }
-    compute_probabilities(scores, rows, p.forward,
-                          p.forward.lse + (long long)here.head_index * p.forward.seqlen_q,
+    compute_probabilities(scores, rows, p,
+                          p.forward.lse + (long long)here.head_index * p.forward.seqlen_q + first_query(),
                           row + score_part.first_row * 16);
     if (!with_dropout) store_scores(scores, p_tile, score_part);
     if (with_dropout) store_kept(scores, dropped, p_tile, score_part);
@@ -196,13 +173,15 @@ __device__ __forceinline__ void backward(const BackwardParameters& p, const Expr
   }
 
   // The place is worked out anew: kept over the loop it would cost registers that the tiles need.
-  const KeyPlace mine = key_place(p, deterministic ? block : block_index());
-  u16* to_dk = (u16*)p.dk.data + mine.batch * p.dk.batch_stride + mine.kv_head * p.dk.head_stride;
-  u16* to_dv = (u16*)p.dv.data + mine.batch * p.dv.batch_stride + mine.kv_head * p.dv.head_stride;
+  const KeyPlace mine = recall_key_place(p, deterministic ? block : block_index());
+  u16* to_dk = (u16*)p.dk.data + mine.slice() * p.dk.batch_stride + mine.kv_head * p.dk.head_stride +
+               mine.first_key * p.dk.row_stride;
+  u16* to_dv = (u16*)p.dv.data + mine.slice() * p.dv.batch_stride + mine.kv_head * p.dv.head_stride +
+               mine.first_key * p.dv.row_stride;
   store_gradient<dk_rows, dk_fragments, head_dim_qk>(dk, p.forward.scale, to_dk, p.dk.row_stride,
-                                                     mine.key + dk_part.first_row * 16, p.forward.seqlen_kv,
+                                                     mine.key + dk_part.first_row * 16, sequence_of(p).keys,
                                                      dk_part.first_column);
   store_gradient<dv_rows, dv_fragments, head_dim_v>(dv, with_dropout ? p.forward.dropout.factor : 1.0f, to_dv,
                                                     p.dv.row_stride, mine.key + dv_part.first_row * 16,
-                                                    p.forward.seqlen_kv, dv_part.first_column);
+                                                    sequence_of(p).keys, dv_part.first_column);
 }

@@ -65,8 +65,8 @@ extern "C" __global__ void __launch_bounds__(threads)
     finish_sinks(p, tile - p.query_blocks);
     return;
   }
-  const int head_index = tile / p.forward.m_tiles, row = tile % p.forward.m_tiles * block_m;
-  const int batch = head_index / p.forward.heads, head = head_index % p.forward.heads;
+  const RowsPlace place = rows_place(p, tile);
+  if (packed_layout && place.row >= place.rows) return;
   const float* sums = dq_start(p.dq_sums + (long long)tile * dq_tile_floats);
   float dq[dq_rows][2 * dq_fragments][4];
 #pragma unroll
@@ -77,8 +77,9 @@ extern "C" __global__ void __launch_bounds__(threads)
       for (int e = 0; e < 4; ++e)
         dq[m][n][e] = global_load_float(sums + dq_place((m * 2 * dq_fragments + n) * 4 + e));
   const WarpPart part = warp_part<dq_row_warps, dq_column_warps, dq_rows, dq_fragments>();
-  u16* to = (u16*)p.dq.data + batch * p.dq.batch_stride + head * p.dq.head_stride;
+  u16* to = (u16*)p.dq.data + place.batch * p.dq.batch_stride + place.head * p.dq.head_stride +
+            place.first_query * p.dq.row_stride;
   store_gradient<dq_rows, dq_fragments, head_dim_qk>(dq, p.forward.scale, to, p.dq.row_stride,
-                                                     row + part.first_row * 16, p.forward.seqlen_q,
+                                                     place.row + part.first_row * 16, place.rows,
                                                      part.first_column);
 }

@@ -47,9 +47,9 @@ constexpr float largest_fused_lse = 1024.0f;
 /// Scores become probabilities, 2^(scale_log2 * score - LSE). `lse` points at the LSE of the head's first row
 /// and `row` is the warp's.
 __device__ __forceinline__ void compute_probabilities(float (&scores)[score_rows][2 * score_fragments][4],
-                                                      const RowTerms& rows, const ForwardParameters& p,
+                                                      const RowTerms& rows, const BackwardParameters& p,
                                                       const float* lse, int row) {
-  const float scale_log2 = with_changed_scores ? log2_e : p.scale_log2;
+  const float scale_log2 = with_changed_scores ? log2_e : p.forward.scale_log2;
   bool large = false;
 #pragma unroll
   for (int m = 0; m < score_rows; ++m)
@@ -60,13 +60,13 @@ __device__ __forceinline__ void compute_probabilities(float (&scores)[score_rows
   if (warp_any(large)) {
     // As the forward kernel rounds: the score of a row's only key less its LSE is then exactly 0. What is
     // left of a rounding must not become a probability above 1.
-    const float scale = with_changed_scores ? 1.0f : p.scale;
+    const float scale = with_changed_scores ? 1.0f : p.forward.scale;
 #pragma unroll
     for (int m = 0; m < score_rows; ++m)
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
         const int my_row = row + m * 16 + half * 8 + thread_index() % 32 / 4;
-        const float sum = my_row < p.seqlen_q ? global_load_float(lse + my_row) : minus_infinity;
+        const float sum = my_row < sequence_of(p).queries ? global_load_float(lse + my_row) : minus_infinity;
         const float offset = sum == minus_infinity ? -minus_infinity : sum;
 #pragma unroll
         for (int n = 0; n < 2 * score_fragments; ++n)

@@ -26,7 +26,8 @@ __device__ __forceinline__ BlockPlace recall_place(const ForwardParameters& p) {
 /// Neighbouring blocks compute the heads of one tile, which share its keys.
 __device__ __forceinline__ BlockPlace find_place(const ForwardParameters& p) {
   if (thread_index() < 32) {
-    const PackedTile tile = find_packed_tile(p, block_index() / p.heads);
+    TileSearch search = start_search(p);
+    const PackedTile tile = find_packed_tile(p, search, block_index() / p.heads);
     const u32 kept = kept_place();
     if (thread_index() == 0) {
       shared_store(kept, tile.index);

@@ -35,6 +35,11 @@ constexpr int key_tile_bytes = block_n * row_bytes(columns_qk);
 
 constexpr int value_tile_bytes = block_n * row_bytes(columns_v);
 
+/// Of the backward pass: Q and dO; P or dS.
+constexpr int query_stage_bytes = query_tile_bytes + block_m * row_bytes(columns_v);
+
+constexpr int score_tile_bytes = block_m * row_bytes(block_n);
+
 /// The largest power of two that divides a row's count of chunks, at most 16: so many neighbouring threads
 /// share a row.
 __device__ __forceinline__ constexpr int threads_per_row(int chunks) {

@@ -34,8 +34,8 @@ extern "C" __global__ void __launch_bounds__(finish_threads)
     finish_sinks(p, tile - p.query_blocks);
     return;
   }
-  const int head_index = tile / p.forward.m_tiles, first = (tile - head_index * p.forward.m_tiles) * block_m;
-  const int batch = head_index / p.forward.heads, head = head_index - batch * p.forward.heads;
+  const RowsPlace place = rows_place(p, tile);
+  if (packed_layout && place.row >= place.rows) return;
   const float* from = p.dq_sums + (long long)tile * dq_tile_floats + group * 64 * dq_columns + thread * 4;
   float dq[dq_columns / 2];
 #pragma unroll
@@ -45,7 +45,8 @@ extern "C" __global__ void __launch_bounds__(finish_threads)
 #pragma unroll
     for (int j = 0; j < 4; ++j) dq[4 * i + j] = value[j];
   }
-  const int row = first + (block_m == 128 ? group * 64 : 0) + thread / 32 * 16 + thread % 32 / 4;
-  store_gradient<panels_qk>(p.dq, dq, p.forward.scale, row, p.forward.seqlen_q, head, batch,
+  const int row = place.row + (block_m == 128 ? group * 64 : 0) + thread / 32 * 16 + thread % 32 / 4;
+  store_gradient<panels_qk>(p.dq, dq, p.forward.scale, place.first_query + row,
+                            place.first_query + place.rows, place.head, place.batch,
                             block_m == 128 ? 0 : group * dq_columns, head_dim_qk, group);
 }

@@ -104,9 +104,8 @@ __device__ __forceinline__ void consume(const HopperForwardParameters& p, const 
   const float scale_log2 = with_changed_scores ? log2_e : p.forward.scale_log2;
   if (ping_pong && group == consumers - 1) named_barrier_arrive<256>(1);  // the first turn is group 0's
   RingPlace place = {0, 0};
-  int index = block_index();
-  if (clustered) index /= cluster;
-  Tile next = tile_at(p, index);
+  Tile next;
+  int index = first_tile(p, layout, next);
 #pragma unroll 1
   for (int round = 0; index < p.tiles; ++round) {
     const int slot = uniform(round % query_slots);
@@ -167,7 +166,7 @@ __device__ __forceinline__ void consume(const HopperForwardParameters& p, const 
 #pragma unroll 1
       for (int i = 0; i < after; ++i) pass_over(layout, me, place, true);
     }
-    index = receive_tile(layout, round, next);
+    index = receive_tile(layout, round + found_by_producer, next);
     store_output(p.forward, output, state, tile, sequence, row);
   }
 }

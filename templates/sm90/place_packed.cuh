@@ -10,15 +10,20 @@ struct Tile {
 };
 
 /// Neighbouring numbers are the heads of one tile, which share its keys. All lanes of a warp look together.
-__device__ __forceinline__ Tile tile_at(const HopperForwardParameters& p, int index) {
+__device__ __forceinline__ Tile find_tile(const HopperForwardParameters& p, TileSearch& search, int index) {
   const int place = index / p.forward.heads;
-  const PackedTile tile = find_packed_tile(p.forward, place);
+  const PackedTile tile = find_packed_tile(p.forward, search, place);
   return {tile.row,
           index - place * p.forward.heads,
           tile.index,
           tile.sequence.first_query,
           tile.sequence.first_key,
           tile.sequence.lengths};
+}
+
+/// Whether none that comes later has rows either.
+__device__ __forceinline__ bool ends_at(const HopperForwardParameters& p, const Tile& tile) {
+  return tile.lengths.queries == 0 && p.forward.sequences <= most_ordered_sequences;
 }
 
 __device__ __forceinline__ Sequence sequence_of(const ForwardParameters&, const Tile& tile) {

@@ -51,7 +51,9 @@ __device__ __forceinline__ void produce(const HopperForwardParameters& p, const 
   RingPlace place = {0, 0};
   int index = block_index();
   if (clustered) index /= cluster;
-  Tile tile = tile_at(p, index);
+  TileSearch search = start_search(p.forward);
+  Tile tile = find_tile(p, search, index);
+  if (packed_layout) publish_tile(layout, 0, index, tile);
 #pragma unroll 1
   for (int round = 0; index < p.tiles; ++round) {
     const Sequence sequence = sequence_of(p.forward, tile);
@@ -77,8 +79,9 @@ __device__ __forceinline__ void produce(const HopperForwardParameters& p, const 
       place = next;
     }
     if (nothing) index = next_tile(p, index);
-    if (index < p.tiles) tile = tile_at(p, index);
-    publish_tile(layout, round, index, tile);
+    if (index < p.tiles) tile = find_tile(p, search, index);
+    if (packed_layout && ends_at(p, tile)) index = p.tiles;
+    publish_tile(layout, round + found_by_producer, index, tile);
   }
   finish_tiles(p);
 }

@@ -32,6 +32,19 @@ __device__ __forceinline__ int receive_tile(const Layout& layout, int round, Til
   return uniform(shared_load_first_lane(slot));
 }
 
+/// Searching takes a pass over the lengths, so that the consumers wait for what the producer finds.
+constexpr int found_by_producer = packed_layout ? 1 : 0;
+
+__device__ __forceinline__ int first_tile(const HopperForwardParameters& p, const Layout& layout,
+                                          Tile& tile) {
+  if (packed_layout) return receive_tile(layout, 0, tile);
+  int index = block_index();
+  if (clustered) index /= cluster;
+  TileSearch search = start_search(p.forward);
+  tile = find_tile(p, search, index);
+  return index;
+}
+
 /// The last block to finish leaves the counters as it found them.
 __device__ __forceinline__ void finish_tiles(const HopperForwardParameters& p) {
   if (producer_is_warp && thread_index() != 0) return;

@@ -135,6 +135,30 @@ class Gradients(unittest.TestCase):
         self.assert_close(got[:3], exact[:3])
         self.assertLess((got[3].double() - exact[3]).abs().max(), 0.02 * exact[3].abs().max())
 
+    def test_packed_sequences(self):
+        lengths_q, used = (5, 0, 33), (20, 7, 30)
+        q, k, v, d_out = (x[0] for x in tensors(self.device, rows=40, keys=64))  # two rows and four keys of no sequence
+        leaves = [x.clone().requires_grad_() for x in (q, k, v)]
+
+        def on_device(numbers):
+            return torch.tensor(numbers, dtype=torch.int32, device=self.device)
+
+        starts_q, starts_kv = on_device([0, 5, 5, 38]), on_device([0, 20, 27, 60])
+        out, lse = tilewright.attention(*leaves, mask="causal", cu_seqlens_q=starts_q, cu_seqlens_kv=starts_kv,
+                                        seqused_kv=on_device(used), return_lse=True, runtime=self.runtime)
+        got = torch.autograd.grad([out, lse], leaves, [d_out, torch.ones_like(lse)])
+        exact = [torch.zeros_like(x, dtype=torch.double) for x in leaves]
+        for i, (rows, keys) in enumerate(zip(lengths_q, used)):
+            if rows:
+                at_q, at_kv = int(starts_q[i]), int(starts_kv[i])
+                parts = [leaves[0][None, at_q:at_q + rows], *(x[None, at_kv:at_kv + keys] for x in leaves[1:])]
+                ones = torch.ones((1, 4, rows), device=self.device)
+                for to, part, at in zip(exact, self.exact(parts, d_out[None, at_q:at_q + rows], ones),
+                                        (at_q, at_kv, at_kv)):
+                    to[at:at + part.shape[1]] = part[0]
+        self.assert_close(got, exact)
+        self.assertFalse(got[1][57:].any() or got[2][57:].any() or got[0][38:].any())
+
     def test_refused(self):
         leaves, _ = self.leaves()
         with self.assertRaisesRegex(tilewright.UsageError, "where gradients are recorded"):

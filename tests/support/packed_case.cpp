@@ -1,42 +1,22 @@
 #include "tests/support/packed_case.h"
 
-#include <numeric>
-
-#include "runtime/packed.h"
-
 namespace tilewright::test {
-namespace {
-
-/// The sums before each sequence, and all of them.
 std::vector<int32_t> starts_of(const std::vector<int>& lengths) {
   std::vector<int32_t> starts = {0};
   for (int length : lengths) starts.push_back(starts.back() + length);
   return starts;
 }
 
-/// An array in host memory, and where the kernel finds it.
-class Array {
- public:
-  Array(Runtime& runtime, const void* data, size_t bytes, DataType type, int64_t count)
-      : host_{const_cast<void*>(data), type, {count}, {}}, device_(host_) {
-    if (runtime.is_simulator() || bytes == 0) return;
-    buffer_ = std::make_unique<DeviceBuffer>(runtime, bytes);
-    buffer_->upload(data);
-    device_.data = buffer_->data();
-  }
-  Array(Runtime& runtime, const std::vector<int32_t>& numbers)
-      : Array(runtime, numbers.data(), numbers.size() * 4, DataType::int32,
-              static_cast<int64_t>(numbers.size())) {}
-  const TensorView& host() const { return host_; }
-  const TensorView& device() const { return device_; }
+DeviceArray::DeviceArray(Runtime& runtime, const void* data, size_t bytes, DataType type, int64_t count)
+    : host_{const_cast<void*>(data), type, {count}, {}}, device_(host_) {
+  if (runtime.is_simulator() || bytes == 0) return;
+  buffer_ = std::make_unique<DeviceBuffer>(runtime, bytes);
+  buffer_->upload(data);
+  device_.data = buffer_->data();
+}
 
- private:
-  TensorView host_, device_;
-  std::unique_ptr<DeviceBuffer> buffer_;
-};
-
-void fill(GuardedTensor& tensor, char name, const PackedCase& packed, const std::vector<bool>& live,
-          std::mt19937_64& random) {
+void fill_packed(GuardedTensor& tensor, char name, const PackedCase& packed, const std::vector<bool>& live,
+                 std::mt19937_64& random) {
   const auto& shape = tensor.shape();
   std::normal_distribution<double> normal;
   for (int64_t row = 0, at = 0; row < shape[0]; ++row)
@@ -55,8 +35,6 @@ std::vector<bool> live_rows(const std::vector<PackedSequence>& sequences, bool o
       live[(of_keys ? s.first_key : s.first_query) + i] = true;
   return live;
 }
-
-}  // namespace
 
 PackedResult run_packed_case(Runtime& runtime, const PackedCase& packed) {
   PackedResult result;
@@ -84,7 +62,7 @@ PackedResult run_packed_case(Runtime& runtime, const PackedCase& packed) {
   for (int64_t h = 0; h < heads; ++h)
     store_element(sinks.data(), sink_type, h,
                   packed.sinks.empty() ? 0.5 * static_cast<double>(h) : packed.sinks[h]);
-  const Array starts_q(runtime, result.starts_q), starts_kv(runtime, result.starts_kv),
+  const DeviceArray starts_q(runtime, result.starts_q), starts_kv(runtime, result.starts_kv),
       uses_q(runtime, used_q), uses_kv(runtime, used_kv),
       sink_array(runtime, sinks.data(), heads * size_of(sink_type), sink_type, heads);
   std::unique_ptr<DeviceBuffer> buffers[5];
@@ -92,7 +70,7 @@ PackedResult run_packed_case(Runtime& runtime, const PackedCase& packed) {
     const auto of = [&](GuardedTensor& tensor, int i) {
       return host ? tensor.host_view() : tensor.device_view(runtime, buffers[i]);
     };
-    const auto array = [&](const Array& a) { return host ? a.host() : a.device(); };
+    const auto array = [&](const DeviceArray& a) { return host ? a.host() : a.device(); };
     ForwardArguments made{
         .q = of(result.q, 0), .k = of(result.k, 1), .v = of(result.v, 2), .out = of(result.out, 3)};
     if (spec.lse) made.lse = of(result.lse, 4);
@@ -107,9 +85,9 @@ PackedResult run_packed_case(Runtime& runtime, const PackedCase& packed) {
   const std::vector<PackedSequence> sequences = packed_sequences(arguments(true));
   const auto live_q = live_rows(sequences, false, rows_q), live_kv = live_rows(sequences, true, rows_kv);
   std::mt19937_64 random(packed.seed);
-  fill(result.q, 'q', packed, live_q, random);
-  fill(result.k, 'k', packed, live_kv, random);
-  fill(result.v, 'v', packed, live_kv, random);
+  fill_packed(result.q, 'q', packed, live_q, random);
+  fill_packed(result.k, 'k', packed, live_kv, random);
+  fill_packed(result.v, 'v', packed, live_kv, random);
 
   const std::string poison = result.out.live_bytes();
   const auto kernel = runtime.kernel(spec);

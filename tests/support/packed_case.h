@@ -2,6 +2,7 @@
 // and its answer checked.
 #pragma once
 
+#include "runtime/packed.h"
 #include "tests/support/attention_case.h"
 
 namespace tilewright::test {
@@ -22,6 +23,31 @@ struct PackedCase {
   /// What the arrays say instead of the lengths' sums; the answer is checked as kernels clamp them.
   std::vector<int32_t> starts_q, starts_kv;
 };
+
+/// The sums before each sequence, and all of them.
+std::vector<int32_t> starts_of(const std::vector<int>& lengths);
+
+/// An array in host memory, and where the kernel finds it.
+class DeviceArray {
+ public:
+  DeviceArray(Runtime& runtime, const void* data, size_t bytes, DataType type, int64_t count);
+  DeviceArray(Runtime& runtime, const std::vector<int32_t>& numbers)
+      : DeviceArray(runtime, numbers.data(), numbers.size() * 4, DataType::int32,
+                    static_cast<int64_t>(numbers.size())) {}
+  const TensorView& host() const { return host_; }
+  const TensorView& device() const { return device_; }
+
+ private:
+  TensorView host_, device_;
+  std::unique_ptr<DeviceBuffer> buffer_;
+};
+
+/// Of each row whether a sequence has it.
+std::vector<bool> live_rows(const std::vector<PackedSequence>& sequences, bool of_keys, int64_t rows);
+
+/// What the case says of an input of that name.
+void fill_packed(GuardedTensor& tensor, char name, const PackedCase& packed, const std::vector<bool>& live,
+                 std::mt19937_64& random);
 
 struct PackedResult {
   AttentionSpec spec;

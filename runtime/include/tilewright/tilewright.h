@@ -210,6 +210,8 @@ typedef struct tw_backward {
   const tw_named_tensor* tensors;
   size_t tensor_count;
   const tw_dropout* dropout; /* as the forward pass had it */
+  const tw_tensor *cu_seqlens_q, *cu_seqlens_kv, *seqused_q,
+      *seqused_kv; /* layout packed: as for the forward pass */
 } tw_backward;
 
 /* Starts a kernel whose spec says `pass: backward`: all of the pass, one kernel after the other on the
@@ -223,7 +225,8 @@ TW_API tw_status tw_dropout_mask(const tw_dropout* dropout, const int64_t first[
                                  uint8_t* keep);
 
 /* Bytes of workspace that a launch of these lengths needs; `heads` are query heads. The forward pass needs
- * some where its mask looks up by kv. */
+ * some where its mask looks up by kv. Layout packed: the number of sequences as `batch`, and the rows of all
+ * sequences together as lengths. */
 TW_API tw_status tw_workspace_size(const tw_kernel* kernel, int64_t batch, int64_t heads, int64_t seqlen_q,
                                    int64_t seqlen_kv, size_t* bytes);
 

@@ -112,6 +112,8 @@ struct BackwardArguments {
       nullptr;  // device memory for this launch alone, aligned to 16 bytes; needs no initial values
   size_t workspace_bytes = 0;      // at least Kernel::workspace_size of the launch's shape
   std::optional<Dropout> dropout;  // as the forward pass had it
+  /// Layout packed: as the forward pass had them. Rows of no sequence are neither read nor written.
+  std::optional<TensorView> cu_seqlens_q, cu_seqlens_kv, seqused_q, seqused_kv;
 };
 
 /// Where a kernel came from when it was asked for.
@@ -177,8 +179,10 @@ class Kernel {
 
   /// Bytes that a launch of this shape needs as its workspace: linear in the lengths, the same with and
   /// without a GPU. The forward pass needs some where its mask looks up by kv, 8 bytes a tile and look-up.
+  /// Layout packed: `shape` holds the number of sequences, and the rows of all of them together.
   int64_t workspace_size(const LaunchShape& shape) const {
-    return tilewright::workspace_size(spec(), variant_for(shape).schedule, shape);
+    const LaunchShape one = spec().layout == Layout::packed ? mean_sequence(shape) : shape;
+    return tilewright::workspace_size(spec(), variant_for(one).schedule, shape);
   }
 
  private:
