@@ -143,6 +143,8 @@ ForwardArguments one_sequence(const AttentionSpec& spec, const ForwardArguments&
   part.v = rows_of(spec, batch_of_one.v, sequence.first_key, sequence.keys);
   part.softmax_scale = batch_of_one.softmax_scale;
   part.sinks = batch_of_one.sinks;
+  part.scalars = batch_of_one.scalars;
+  part.tensors = batch_of_one.tensors;
   part.dropout = batch_of_one.dropout;
   return part;
 }

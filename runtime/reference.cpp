@@ -23,7 +23,7 @@ template <typename Number>
 class HeadProblem {
  public:
   HeadProblem(const AttentionSpec& spec, const ForwardArguments& arguments, int64_t b, int64_t h,
-              int64_t first_head)
+              int64_t first_batch)
       : spec_(spec),
         seqlen_q_(arguments.q.shape[sequence]),
         seqlen_kv_(arguments.k.shape[sequence]),
@@ -33,10 +33,10 @@ class HeadProblem {
         k_(head_of<Number>(spec, arguments.k, b, h / spec.gqa_ratio, true)),
         v_(head_of<Number>(spec, arguments.v, b, h / spec.gqa_ratio, false)),
         scores_(seqlen_kv_),
-        dropout_(spec, arguments.dropout, first_head + b * arguments.q.shape[head] + h) {
+        dropout_(spec, arguments.dropout, (first_batch + b) * arguments.q.shape[head] + h) {
     if (spec.sinks)
       sink_ = static_cast<Number>(load_element(arguments.sinks->data, arguments.sinks->dtype, h));
-    if (has_expressions(spec)) values_.emplace(spec, arguments, b, h);
+    if (has_expressions(spec)) values_.emplace(spec, arguments, first_batch + b, h);
     if (spec.mask.blocks)
       listed_ = [&, b, h](int64_t row) { return listed_keys(spec, arguments, b, h, row); };
   }
@@ -101,9 +101,23 @@ class HeadProblem {
   std::function<std::vector<bool>(int64_t)> listed_;  // the keys that mask.blocks shows to a row; empty: all
 };
 
-/// `first_head`: heads of the batches before the arguments' first, for dropout.
+/// `first_batch`: what the arguments' first batch counts as, for dropout and expressions.
 template <typename Number>
-ReferenceResult forward(const AttentionSpec& spec, const ForwardArguments& arguments, int64_t first_head = 0);
+ReferenceResult forward_of_batches(const AttentionSpec& spec, const ForwardArguments& arguments,
+                                   int64_t first_batch) {
+  const auto& shape = arguments.q.shape;
+  const int64_t heads = shape[head], rows = shape[sequence], columns = spec.head_dim.v;
+  ReferenceResult result;
+  result.out.resize(shape[batch] * rows * heads * columns);
+  result.lse.resize(shape[batch] * heads * rows);
+  in_parallel(shape[batch] * heads, [&](int64_t index) {
+    const int64_t b = index / heads, h = index % heads;
+    HeadProblem<Number> problem(spec, arguments, b, h, first_batch);
+    for (int64_t i = 0; i < rows; ++i)
+      problem.row(i, &result.out[((b * rows + i) * heads + h) * columns], &result.lse[index * rows + i]);
+  });
+  return result;
+}
 
 /// Each sequence on its own.
 template <typename Number>
@@ -118,10 +132,10 @@ ReferenceResult packed_forward(AttentionSpec spec, const ForwardArguments& given
   result.live.resize(rows);
   spec.layout = Layout::bshd;
   spec.lse = false;
-  int64_t first_head = 0;
+  int64_t index = 0;
   for (const PackedSequence& part : sequences) {
-    const ReferenceResult own = forward<Number>(spec, one_sequence(spec, arguments, part), first_head);
-    first_head += heads;
+    const ReferenceResult own =
+        forward_of_batches<Number>(spec, one_sequence(spec, arguments, part), index++);
     std::copy(own.out.begin(), own.out.end(), result.out.begin() + part.first_query * heads * columns);
     for (int64_t h = 0; h < heads; ++h)
       std::copy_n(own.lse.begin() + h * part.queries, part.queries,
@@ -132,21 +146,10 @@ ReferenceResult packed_forward(AttentionSpec spec, const ForwardArguments& given
 }
 
 template <typename Number>
-ReferenceResult forward(const AttentionSpec& spec, const ForwardArguments& arguments, int64_t first_head) {
+ReferenceResult forward(const AttentionSpec& spec, const ForwardArguments& arguments) {
   check_arguments(spec, arguments);
   if (spec.layout == Layout::packed) return packed_forward<Number>(spec, arguments);
-  const auto& shape = arguments.q.shape;
-  const int64_t heads = shape[head], rows = shape[sequence], columns = spec.head_dim.v;
-  ReferenceResult result;
-  result.out.resize(shape[batch] * rows * heads * columns);
-  result.lse.resize(shape[batch] * heads * rows);
-  in_parallel(shape[batch] * heads, [&](int64_t index) {
-    const int64_t b = index / heads, h = index % heads;
-    HeadProblem<Number> problem(spec, arguments, b, h, first_head);
-    for (int64_t i = 0; i < rows; ++i)
-      problem.row(i, &result.out[((b * rows + i) * heads + h) * columns], &result.lse[index * rows + i]);
-  });
-  return result;
+  return forward_of_batches<Number>(spec, arguments, 0);
 }
 
 }  // namespace

@@ -21,10 +21,12 @@ class GroupProblem {
   static constexpr bool exact = std::is_same_v<Number, double>;
   static constexpr Number infinitely_little = -std::numeric_limits<Number>::infinity();
 
-  GroupProblem(const AttentionSpec& spec, const BackwardArguments& arguments, int64_t b, int64_t kv_head)
+  GroupProblem(const AttentionSpec& spec, const BackwardArguments& arguments, int64_t b, int64_t kv_head,
+               int64_t first_batch)
       : spec_(spec),
         arguments_(arguments),
         batch_(b),
+        first_batch_(first_batch),
         kv_head_(kv_head),
         seqlen_q_(arguments.q.shape[sequence]),
         seqlen_kv_(arguments.k.shape[sequence]),
@@ -50,7 +52,7 @@ class GroupProblem {
       if (spec_.sinks)
         sink_ = static_cast<Number>(load_element(arguments_.sinks->data, arguments_.sinks->dtype, h));
       d_sink_ = 0;
-      if (has_expressions(spec_)) values_.emplace(spec_, forward_, batch_, h);
+      if (has_expressions(spec_)) values_.emplace(spec_, forward_, first_batch_ + batch_, h);
       for (int64_t i = 0; i < seqlen_q_; ++i) {
         const int64_t place = (batch_ * seqlen_q_ + i) * heads + h;
         result.row_sees[place] = row(i, h, &q[i * qk()], &d_out[i * v()], exact ? nullptr : &out[i * v()],
@@ -149,7 +151,8 @@ class GroupProblem {
     for (int64_t j = keys.first; j < keys.last; ++j)
       if (scores_[j] > 0) key_is_seen_[j * arguments_.k.shape[head]] = 1;
     products(d_out, v_, v(), keys, gradients_);
-    const HeadDropout<Number> dropout(spec_, arguments_.dropout, batch_ * arguments_.q.shape[head] + h);
+    const HeadDropout<Number> dropout(spec_, arguments_.dropout,
+                                      (first_batch_ + batch_) * arguments_.q.shape[head] + h);
     for (int64_t j = keys.first; j < keys.last; ++j) gradients_[j] *= dropout.factor(i, j);
     Number term = 0;
     if constexpr (exact) {
@@ -175,7 +178,7 @@ class GroupProblem {
 
   const AttentionSpec& spec_;
   const BackwardArguments& arguments_;
-  int64_t batch_, kv_head_, seqlen_q_, seqlen_kv_;
+  int64_t batch_, first_batch_, kv_head_, seqlen_q_, seqlen_kv_;
   Number scale_;
   Number sink_ = infinitely_little, sink_share_ = 0,
          d_sink_ = 0;  // of the head, of a row
@@ -185,8 +188,10 @@ class GroupProblem {
   std::vector<Number> k_, v_, k_rows_, dk_, dv_, scores_, gradients_, slopes_;
 };
 
+/// `first_batch`: what the arguments' first batch counts as, for dropout and expressions.
 template <typename Number>
-ReferenceGradients gradients(const AttentionSpec& spec, const BackwardArguments& arguments) {
+ReferenceGradients gradients(const AttentionSpec& spec, const BackwardArguments& arguments,
+                             int64_t first_batch) {
   const auto count = [](const TensorView& view) {
     int64_t elements = 1;
     for (int64_t size : view.shape) elements *= size;
@@ -201,7 +206,7 @@ ReferenceGradients gradients(const AttentionSpec& spec, const BackwardArguments&
   result.key_is_seen.resize(arguments.k.shape[batch] * arguments.k.shape[sequence] * kv_heads);
   if (spec.sinks) result.d_sinks.resize(std::max<int64_t>(arguments.q.shape[batch], 1) * heads);
   in_parallel(arguments.q.shape[batch] * kv_heads, [&](int64_t index) {
-    GroupProblem<Number>(spec, arguments, index / kv_heads, index % kv_heads).run(result);
+    GroupProblem<Number>(spec, arguments, index / kv_heads, index % kv_heads, first_batch).run(result);
   });
   if (spec.sinks) {  // of each batch so far
     for (size_t i = heads; i < result.d_sinks.size(); ++i) result.d_sinks[i % heads] += result.d_sinks[i];
@@ -224,9 +229,10 @@ ReferenceGradients packed_gradients(AttentionSpec spec, const BackwardArguments&
   result.key_is_seen.resize(keys * kv_heads), result.live_keys.resize(keys * kv_heads);
   if (spec.sinks) result.d_sinks.resize(heads);
   spec.layout = Layout::bshd;
+  int64_t index = 0;
   for (const PackedSequence& part : packed_sequences(forward_part(given))) {
     const OneBackward one = one_sequence(spec, arguments, part);
-    const ReferenceGradients own = gradients<Number>(spec, one.arguments);
+    const ReferenceGradients own = gradients<Number>(spec, one.arguments, index++);
     const auto place = [](const auto& from, auto& to, int64_t first, int64_t all) {
       if (all > 0)
         std::copy(from.begin(), from.end(), to.begin() + first * (static_cast<int64_t>(to.size()) / all));
@@ -247,7 +253,7 @@ template <typename Number>
 ReferenceGradients backward(const AttentionSpec& spec, const BackwardArguments& arguments) {
   check_arguments(spec, arguments);
   return spec.layout == Layout::packed ? packed_gradients<Number>(spec, arguments)
-                                       : gradients<Number>(spec, arguments);
+                                       : gradients<Number>(spec, arguments, 0);
 }
 
 }  // namespace

@@ -67,6 +67,19 @@ TEST_P(BackwardPacked, MasksRatiosAndScores) {
   }
 }
 
+// Each sequence drops as its number says.
+TEST_P(BackwardPacked, DropoutSinksAndDeterminism) {
+  for (const char* rest : {"mask: causal, gqa_ratio: 2", "sinks: true, lse: true",
+                           "deterministic: true, mask: {window: [33, 7]}"})
+    run_packed_backward(
+        mixed,
+        {.spec = std::string("{pass: backward, dropout: true, head_dim: 40, layout: packed, ") + rest + "}",
+         .lengths_q = {70, 0, 33, 5},
+         .lengths_kv = {90, 20, 33, 0},
+         .rows_behind = 2,
+         .heads_kv = 2});
+}
+
 TEST_P(BackwardPacked, HeadDims) {
   for (const char* dims : {"16", "40", "128", "{qk: 96, v: 128}", "256"})
     run_packed_backward(

@@ -54,6 +54,7 @@ BackwardResult run_packed_backward(Runtime& runtime, const PackedCase& packed, i
     if (spec.lse)
       made.d_lse = host ? result.d_lse.host_view() : result.d_lse.device_view(runtime, buffers[9]);
     if (spec.softmax_scale_at_launch) made.softmax_scale = 0.3;
+    if (spec.dropout) made.dropout = Dropout{.rate = 0.3, .seed = packed.seed, .offset = 1};
     const auto array = [&](int i) { return host ? arrays[i].host() : arrays[i].device(); };
     made.cu_seqlens_q = array(0), made.cu_seqlens_kv = array(1);
     if (!used_q.empty()) made.seqused_q = array(2);
