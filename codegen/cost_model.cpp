@@ -6,6 +6,7 @@
 
 #include "codegen/cost_model_parts.h"
 #include "codegen/error.h"
+#include "codegen/kernel_expressions.h"
 
 namespace tilewright {
 namespace {
@@ -47,8 +48,9 @@ void add_tile_costs(const AttentionSpec& spec, const Schedule& schedule, const G
   // wgmma and mma.sync reach four fifths and two thirds of their rate in products as short as these.
   const double rate = hopper ? 0.8 * gpu.wgmma_flops : 0.67 * gpu.mma_flops;
   cost.tensor = 2 * scores * (qk + v) / rate;
-  cost.exponential = scores * (spec.softcap != 0 ? 2 : 1) / gpu.exponentials;
-  const double instructions = softmax_instructions + (spec.softcap != 0 ? 6 : 0) + 4 * masked_share;
+  const bool capped = kernel_expressions(spec).softcap != 0;
+  cost.exponential = scores * (capped ? 2 : 1) / gpu.exponentials;
+  const double instructions = softmax_instructions + (capped ? 6 : 0) + 4 * masked_share;
   cost.arithmetic = scores * instructions / 128;
   // Each warp (sm80) or consumer (sm90) reads all keys and values of a tile for its own rows.
   const double readers = hopper ? schedule.consumers() : schedule.warps;

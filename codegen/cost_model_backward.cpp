@@ -5,6 +5,7 @@
 #include "codegen/cost_model.h"
 #include "codegen/cost_model_parts.h"
 #include "codegen/families.h"
+#include "codegen/kernel_expressions.h"
 
 namespace tilewright {
 namespace {
@@ -51,8 +52,9 @@ CostEstimate estimate_backward(const AttentionSpec& spec, const Schedule& schedu
   const double m = schedule.block_m, n = schedule.block_n, scores = m * n;
   const double rate = hopper ? 0.7 * gpu.wgmma_flops : 0.6 * gpu.mma_flops;
   cost.tensor = 2 * scores * (3 * qk + 2 * v) / rate;
-  cost.exponential = scores * (spec.softcap != 0 ? 2 : 1) / gpu.exponentials;
-  cost.arithmetic = scores * (instructions_a_score + (spec.softcap != 0 ? 10 : 0)) / 128;
+  const bool capped = kernel_expressions(spec).softcap != 0;
+  cost.exponential = scores * (capped ? 2 : 1) / gpu.exponentials;
+  cost.arithmetic = scores * (instructions_a_score + (capped ? 10 : 0)) / 128;
   const double row_bytes = m * (qk + v) * 2, dq_bytes = m * qk * 4;
   cost.shared_memory =
       (row_bytes + (hopper ? sm90_shared_bytes(schedule, qk, v) : sm80_shared_bytes(spec, schedule, qk, v))) /

@@ -79,10 +79,10 @@ std::string configuration(const AttentionSpec& spec, const KernelExpressions& ex
   constants.add_bool("masked_by_limits", expressions.has_limits);
   constants.add_bool("masked_by_function", expressions.mask && !expressions.has_limits);
   constants.add_bool("last_rows_first", expressions.last_rows_first);
-  constants.add_bool("with_softcap", spec.softcap != 0);
-  constants.add_bool("with_changed_scores", spec.softcap != 0 || expressions.score);
+  constants.add_bool("with_softcap", expressions.softcap != 0);
+  constants.add_bool("with_changed_scores", expressions.softcap != 0 || expressions.score);
   constants.add_bool("scores_may_vanish", expressions.score.has_value());
-  constants.add("float", "softcap", number(spec.softcap));
+  constants.add("float", "softcap", number(expressions.softcap));
   constants.add_bool("with_lse", spec.lse);
   constants.add_bool("with_sinks", spec.sinks);
   constants.add_bool("with_dropout", spec.dropout);

@@ -53,10 +53,10 @@ void add_backward_constants(Constants& constants, const AttentionSpec& spec,
   constants.add_bool("deterministic", spec.deterministic);
   constants.add_int("turns_per_tile", turns_per_tile(schedule));
   constants.add_bool("mask_knows_heads", expressions.mask_knows_heads());
-  const bool with_slope = expressions.has_slope(spec), differentiates = expressions.score && with_slope;
+  const bool with_slope = expressions.has_slope(), differentiates = expressions.score && with_slope;
   constants.add_bool("with_slope", with_slope);
   constants.add_bool("differentiates_scores", differentiates);
-  constants.add_bool("changes_scores_plainly", (spec.softcap != 0 || expressions.score) && !differentiates);
+  constants.add_bool("changes_scores_plainly", (expressions.softcap != 0 || expressions.score) && !differentiates);
   constants.add_int("dq_tile_floats", dq_tile_floats(spec, schedule));
   constants.add_bool("shifts_enormous_lse", schedule.family == Family::sm90);
   if (schedule.family == Family::sm90)

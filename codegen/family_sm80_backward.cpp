@@ -35,7 +35,7 @@ WarpGrid best_grid(int rows, int columns, int warps) {
 }
 
 int peak_registers(const AttentionSpec& spec, const WarpGrids& grids) {
-  const int scores = grids.scores.registers() * (kernel_expressions(spec).has_slope(spec) ? 3 : 2);
+  const int scores = grids.scores.registers() * (kernel_expressions(spec).has_slope() ? 3 : 2);
   return grids.dv.registers() + grids.dk.registers() + std::max(scores, grids.dq.registers());
 }
 

@@ -19,13 +19,22 @@ int panels(int head_dim) {
 // in 232) do not spill.
 constexpr int other_registers = 32;
 
-// What a mask or score that is evaluated for each element takes beside: positions, scalars, addresses of
-// tensors. The ends of the range of keys that a row sees take the place of a window's.
+// What a mask that is evaluated for each element takes beside, or a score that looks something up for each.
+// Other scores, such as ALiBi, and the ends of the range of keys that a row sees fit in the above.
 constexpr int expression_registers = 24;
+
+bool looks_up_elements(const Expression& expression) {
+  const auto& operands = expression.operands();
+  if (expression.operation() == Operation::look_up &&
+      (expression.uses(ExpressionVariable::q) || expression.uses(ExpressionVariable::kv)))
+    return true;
+  return std::any_of(operands.begin(), operands.end(), looks_up_elements);
+}
 
 bool evaluates_elements(const AttentionSpec& spec) {
   const KernelExpressions expressions = kernel_expressions(spec);
-  return expressions.score || (expressions.mask && !expressions.has_limits);
+  return (expressions.score && looks_up_elements(*expressions.score)) ||
+         (expressions.mask && !expressions.has_limits);
 }
 
 // The blocks of a cluster must visit the same tiles of keys, and each brings half of the panels of one.

@@ -134,13 +134,13 @@ std::string differentiated_score(const AttentionSpec& spec, const KernelExpressi
         score_function(without_divisions(*expressions.slope, expressions.declarations), "slope_of") + "\n";
   const std::string places = "(scope, at, row, column, score)";
   const std::string slope = expressions.slope ? "slope_of" + places : "";
-  const std::string cap = spec.softcap != 0 ? "cap_slope(score)" : "";
+  const std::string cap = expressions.softcap != 0 ? "cap_slope(score)" : "";
   return text + "/// The slope is the derivative by the scaled product.\n" + function_start +
          "float differentiated_score(const Scope& scope, float product, float scale, const Positions& at, "
          "int row,\n"
          "                           int column, float& slope) {\n"
          "  const float score = " +
-         (spec.softcap != 0 ? "capped_score(product, scale)" : "product * scale") + ";\n  slope = " +
+         (expressions.softcap != 0 ? "capped_score(product, scale)" : "product * scale") + ";\n  slope = " +
          (slope.empty() && cap.empty() ? "1.0f" : slope + (slope.empty() || cap.empty() ? "" : " * ") + cap) +
          ";\n  return " + (expressions.score ? "score_of" + places : "score") + ";\n}\n";
 }
@@ -148,8 +148,8 @@ std::string differentiated_score(const AttentionSpec& spec, const KernelExpressi
 }  // namespace
 
 std::string expression_declarations(const AttentionSpec& spec, const KernelExpressions& expressions) {
-  const auto& [window, mask, score, declarations, walk, has_limits, walks_by_warp, last_rows_first, sees_part,
-               slope, tables] = expressions;
+  const auto& [window, mask, softcap, score, declarations, walk, has_limits, walks_by_warp, last_rows_first,
+               sees_part, slope, tables] = expressions;
   const bool backward = spec.pass == Pass::backward;
   const std::vector<Expression> in_memory = backward ? std::vector<Expression>() : tables;
   std::string text = arguments_struct(declarations, in_memory) + scope_struct(declarations, spec.alibi);
@@ -173,8 +173,8 @@ std::string expression_declarations(const AttentionSpec& spec, const KernelExpre
         "float changed_score(const Scope& scope, float product, float scale, const Positions& at, int row,\n"
         "                    int column) {\n"
         "  return score_of(scope, at, row, column, " +
-        (spec.softcap != 0 ? "capped_score(product, scale)" : "product * scale") + ");\n}\n";
-  else if (spec.softcap != 0)
+        (expressions.softcap != 0 ? "capped_score(product, scale)" : "product * scale") + ");\n}\n";
+  else if (expressions.softcap != 0)
     text += std::string(function_start) +
             "float changed_score(const Scope&, float product, float scale, const Positions&, int, int) {\n"
             "  return capped_score(product, scale);\n}\n";

@@ -104,6 +104,20 @@ void take_mask(KernelExpressions& result, const Mask& mask) {
   result.sees_part = limits_later_keys(rule) && limits_earlier_keys(rule);
 }
 
+// The c of c * tanh(score / c), if it is one that `softcap` may be; of any other score 0.
+double cap_of(const Expression& score) {
+  if (score.operation() != O::multiply) return 0;
+  for (int i : {0, 1}) {
+    const Expression &cap = score.operand(i), &curve = score.operand(1 - i);
+    if (cap.operation() != O::number_literal || curve.operation() != O::tanh) continue;
+    const Expression& inner = curve.operand(0);
+    if (inner.operation() == O::divide && inner.operand(0) == variable(ExpressionVariable::score) &&
+        inner.operand(1) == cap && cap.number_value() >= 1e-6 && cap.number_value() <= 1e6)
+      return cap.number_value();
+  }
+  return 0;
+}
+
 }  // namespace
 
 double alibi_slope(int64_t head, int64_t heads) {
@@ -134,8 +148,14 @@ KernelExpressions kernel_expressions(const AttentionSpec& spec) {
   // The backward kernels hold scores the other way round, or in other parts: they evaluate the mask itself.
   if (spec.pass == Pass::backward) result.has_limits = false;
   if (result.walk == KeyWalkKind::scan) result.tables = look_up_tables(spec);
-  if (!spec.score && !spec.alibi && !spec.bias) return result;
-  result.score = spec.score ? *spec.score : variable(ExpressionVariable::score);
+  std::optional<Expression> score = spec.score;
+  result.softcap = spec.softcap;
+  if (score && spec.softcap == 0) {
+    result.softcap = cap_of(*score);
+    if (result.softcap != 0) score.reset();
+  }
+  if (!score && !spec.alibi && !spec.bias) return result;
+  result.score = score ? *score : variable(ExpressionVariable::score);
   if (spec.alibi) result.score = with_alibi(*result.score);
   if (spec.bias) result.score = with_bias(*result.score, bias_type(spec));
   const Expression slope = derivative_by_score(*result.score);

@@ -18,10 +18,11 @@ enum class KeyWalkKind {
 };
 
 /// The trees that a kernel evaluates. An expression that only says how far a query sees to its left and right
-/// is no expression any more: its kernel is that of the equal window.
+/// is no expression any more: its kernel is that of the equal window. So is the score 50 * tanh(score / 50).
 struct KernelExpressions {
   Mask window;                     // of kind none where `mask` says what is seen
   std::optional<Expression> mask;  // a bool
+  double softcap = 0;              // the spec's, or of a score that says no more than it; 0: none
   std::optional<Expression>
       score;                  // what becomes of a scaled and capped score: `score`, then alibi, then bias
   Declarations declarations;  // of all names in them, those of alibi and bias among them
@@ -40,7 +41,7 @@ struct KernelExpressions {
   /// Heads or batches may see different keys.
   bool mask_knows_heads() const;
   /// What becomes of a scaled score has a derivative other than 1.
-  bool has_slope(const AttentionSpec& spec) const { return spec.softcap != 0 || slope; }
+  bool has_slope() const { return softcap != 0 || slope; }
 };
 KernelExpressions kernel_expressions(const AttentionSpec& spec);
 

@@ -167,5 +167,27 @@ TEST(KernelExpressions, PlainWindowsAreNoExpressions) {
   EXPECT_EQ(expressions("\"q >= kv && (q - kv) % 2 == 0\"").walk, KeyWalkKind::scan);
 }
 
+// The same kernel as with `softcap: 50`, whichever way it is written.
+TEST(KernelExpressions, APlainSoftcapIsNoExpression) {
+  const auto expressions = [](const std::string& keys) {
+    return kernel_expressions(parse_spec("{head_dim: 64, " + keys + "}", "spec"));
+  };
+  for (const char* score : {"50 * tanh(score / 50)", "tanh(score / 50.0) * 50"}) {
+    const std::string key = std::string("score: \"") + score + "\"";
+    EXPECT_FALSE(expressions(key).any()) << score;
+    EXPECT_EQ(expressions(key).softcap, 50) << score;
+    EXPECT_TRUE(expressions(key + ", alibi: true").score) << score;
+    EXPECT_EQ(expressions(key + ", alibi: true").softcap, 50) << "ALiBi comes after it";
+    EXPECT_EQ(expressions(key + ", softcap: 30").softcap, 30) << "and this one before";
+    EXPECT_TRUE(expressions(key + ", softcap: 30").score);
+  }
+  for (const char* score : {"50 * tanh(score / 30)", "50 * tanh(score)", "50 * tanh(50 / score)",
+                            "50 * tanh(score / 50) + 1", "1e9 * tanh(score / 1e9)"}) {
+    const KernelExpressions other = expressions(std::string("score: \"") + score + "\"");
+    EXPECT_TRUE(other.score) << score;
+    EXPECT_EQ(other.softcap, 0) << score;
+  }
+}
+
 }  // namespace
 }  // namespace tilewright
