@@ -1,6 +1,7 @@
 // tilewright run: makes a spec's kernel, launches it once, and checks the result.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <memory>
@@ -91,6 +92,13 @@ int64_t sum_of(const std::vector<int64_t>& lengths) {
     sum += length;
   }
   return sum;
+}
+
+/// At least 1, as a tensor along q or kv has elements.
+int64_t longest(const std::vector<int64_t>& lengths) {
+  int64_t longest = 1;
+  for (int64_t length : lengths) longest = std::max(longest, length);
+  return longest;
 }
 
 /// Makes the lengths of layout packed complete, and the shape that stands for them: their number and means.
@@ -259,7 +267,12 @@ Outcome run(Options options) {
     arguments.sinks = device_sinks.view();
     host.sinks = sinks.view();
   }
-  ExpressionInputs expressions(runtime, spec, shape, options.expressions, 3 * options.seed + 4);
+  LaunchShape extents = shape;
+  if (spec.layout == Layout::packed) {
+    extents.seqlen_q = longest(options.lengths_q);
+    extents.seqlen_kv = longest(options.lengths_kv);
+  }
+  ExpressionInputs expressions(runtime, spec, extents, options.expressions, 3 * options.seed + 4);
   expressions.give(arguments, host);
   arguments.dropout = host.dropout = options.dropout.of(spec);
   if (spec.softmax_scale_at_launch) {

@@ -64,6 +64,21 @@ std::vector<std::string> illegal_because(const AttentionSpec& spec, const Schedu
           std::string(name_of(spec.pass)) + "`; expected blocks.family sm80"};
 }
 
+/// Layout packed counts along q and kv within a sequence. A tensor that knows no sequence would be read in
+/// another place than one with a number for each packed row has it.
+void refuse_tensors_of_rows(const AttentionSpec& spec, Refusals& refusals) {
+  const auto has = [](const TensorType& type, Dimension::Extent extent) {
+    return std::any_of(type.dimensions.begin(), type.dimensions.end(),
+                       [&](const Dimension& dimension) { return dimension.extent == extent; });
+  };
+  for (const auto& [name, type] : spec.declarations.tensors)
+    if ((has(type, Dimension::Extent::q) || has(type, Dimension::Extent::kv)) &&
+        !has(type, Dimension::Extent::batch))
+      refusals.add("tensor " + name + ": " + to_text(type) +
+                   " with `layout: packed` lacks a batch dimension; q and kv count within a sequence, and a "
+                   "launch may give 1 along batch for what all sequences share");
+}
+
 std::vector<std::string> unsupported_because(const AttentionSpec& spec, const Target& target) {
   Refusals refusals;
   const auto refuse_key = [&](bool used, const char* key) {
@@ -89,8 +104,10 @@ std::vector<std::string> unsupported_because(const AttentionSpec& spec, const Ta
                    " kernel yet; forward has");
   };
   const bool expressions = spec.mask.kind == Mask::Kind::expression || spec.score || spec.alibi || spec.bias;
-  if (expressions && spec.layout == Layout::packed)
-    refusals.add("expressions, `alibi` and `bias` have no kernel with `layout: packed` yet");
+  if (expressions && spec.layout == Layout::packed && spec.pass != Pass::forward)
+    refusals.add("expressions, `alibi` and `bias` with `layout: packed` have no " +
+                 std::string(name_of(spec.pass)) + " kernel yet; forward has");
+  if (spec.layout == Layout::packed) refuse_tensors_of_rows(spec, refusals);
   forward_alone(spec.mask.blocks.has_value(), "mask.blocks");
   refuse_key(spec.rope != Rope::none, "rope");
   return refusals.take();

@@ -281,7 +281,7 @@ void check_arguments(const AttentionSpec& spec, const ForwardArguments& given) {
   check_lse(spec, arguments);
   check_scale(spec, arguments);
   check_sinks(spec, arguments);
-  check_expression_arguments(spec, given);
+  check_expression_arguments(spec, arguments);
   check_block_list(spec, arguments);
   check_dropout(spec, arguments.dropout);
   for (const auto& [name, view] : tensors) check_memory(spec, name, view, &view == &out);

@@ -7,6 +7,7 @@
 #include "codegen/expression_ranges.h"
 #include "codegen/nearest.h"
 #include "codegen/spec_rules.h"
+#include "runtime/packed.h"
 #include "runtime/reference.h"
 
 namespace tilewright {
@@ -22,19 +23,22 @@ std::string text(int64_t value) {
   return std::to_string(value);
 }
 
+/// -1: any. Layout packed: dimensions along q and kv count within a sequence, whose length the host does not
+/// know.
 int64_t extent_of(const AttentionSpec& spec, const ForwardArguments& arguments, const Dimension& dimension) {
   const auto& q = arguments.q.shape;
+  const bool packed = spec.layout == Layout::packed;
   switch (dimension.extent) {
     case Dimension::Extent::q:
-      return q[sequence];
+      return packed ? -1 : q[sequence];
     case Dimension::Extent::kv:
-      return arguments.k.shape[sequence];
+      return packed ? -1 : arguments.k.shape[sequence];
     case Dimension::Extent::head:
       return q[head];
     case Dimension::Extent::kv_head:
       return q[head] / spec.gqa_ratio;
     case Dimension::Extent::batch:
-      return q[batch];
+      return packed ? sequence_count(arguments) : q[batch];
     case Dimension::Extent::fixed:
       break;
   }
@@ -68,9 +72,12 @@ void check_tensor(const AttentionSpec& spec, const ForwardArguments& arguments, 
   bool empty = false;
   for (size_t i = 0; i < rank; ++i) {
     const int64_t extent = extent_of(spec, arguments, type.dimensions[i]);
-    if (view.shape[i] != extent && view.shape[i] != 1)
+    if (extent >= 0 && view.shape[i] != extent && view.shape[i] != 1)
       refuse(title + ": " + to_text(type.dimensions[i]) + " dimension is " + text(view.shape[i]) +
              ", expected " + text(extent) + (extent == 1 ? "" : " or 1"));
+    if (extent < 0 && view.shape[i] < 1)
+      refuse(title + ": " + to_text(type.dimensions[i]) + " dimension is " + text(view.shape[i]) +
+             ", expected 1 or more");
     empty |= view.shape[i] == 0;
     const __int128 stride = stride_of(view, i);
     reach += (view.shape[i] - 1) * (stride < 0 ? -stride : stride);

@@ -1,4 +1,6 @@
 // Sequences of different lengths and attention sinks on a GPU, in both families where it has both.
+#include <cmath>
+
 #include "runtime/device.h"
 #include "tests/support/packed_case.h"
 
@@ -37,6 +39,21 @@ TEST_P(GpuPacked, LengthsMasksAndSinks) {
     const std::string first = run_packed_case(*runtime, packed).out.live_bytes();
     EXPECT_EQ(first, run_packed_case(*runtime, packed).out.live_bytes()) << keys;
   }
+}
+
+TEST_P(GpuPacked, Expressions) {
+  for (const char* keys :
+       {"head_dim: 128, mask: causal, gqa_ratio: 2, alibi: true", "head_dim: 64, gqa_ratio: 2, bias: true",
+        "head_dim: 64, mask: 'q >= kv || kv < prefix[batch]', tensors: {prefix: 'int32[batch]'}",
+        "head_dim: 256, mask: 'q >= kv && (q - kv < 100 || kv < 4)'"})
+    run_packed_case(*runtime, {.spec = spec(keys),
+                               .lengths_q = {700, 0, 33, 1, 130, 300, 64},
+                               .lengths_kv = {900, 20, 0, 65, 129, 40, 64},
+                               .rows_behind = 5,
+                               .tensors = {{"prefix", {{7}, [](const auto& i) { return 20.0 * i[0]; }}},
+                                           {"bias", {{1, 2, 700, 900}, [](const auto& i) {
+                                                       return std::sin(i[1] + 0.1 * i[2] - 0.3 * i[3]);
+                                                     }}}}});
 }
 
 TEST_P(GpuPacked, NeighboursMayHoldAnything) {

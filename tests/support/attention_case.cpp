@@ -124,6 +124,7 @@ class ExpressionData::Tensor {
       strides_.assign(shape_.size(), 1);
       for (size_t i = shape_.size(); i-- > 1;) strides_[i - 1] = strides_[i] * shape_[i];
     }
+    if (std::count(shape_.begin(), shape_.end(), 0) > 0) return;
     int64_t low = 0, high = 0;
     for (size_t i = 0; i < shape_.size(); ++i)
       (strides_[i] < 0 ? low : high) += (shape_[i] - 1) * strides_[i];

@@ -44,6 +44,7 @@ BackwardResult run_packed_backward(Runtime& runtime, const PackedCase& packed, i
       {runtime, starts_q}, {runtime, starts_kv}, {runtime, used_q}, {runtime, used_kv}};
   GuardedTensor* const tensors[] = {&result.q,     &result.k,  &result.v,  &result.out, &result.lse,
                                     &result.d_out, &result.dq, &result.dk, &result.dv,  &result.d_lse};
+  ExpressionData expressions({.scalars = packed.scalars, .tensors = packed.tensors}, spec);
   std::unique_ptr<DeviceBuffer> buffers[11];
   const auto arguments_on = [&](bool host) {
     BackwardArguments made;
@@ -56,6 +57,7 @@ BackwardResult run_packed_backward(Runtime& runtime, const PackedCase& packed, i
     if (spec.softmax_scale_at_launch) made.softmax_scale = 0.3;
     if (spec.dropout) made.dropout = Dropout{.rate = 0.3, .seed = packed.seed, .offset = 1};
     const auto array = [&](int i) { return host ? arrays[i].host() : arrays[i].device(); };
+    expressions.give(host ? nullptr : &runtime, made);
     made.cu_seqlens_q = array(0), made.cu_seqlens_kv = array(1);
     if (!used_q.empty()) made.seqused_q = array(2);
     if (!used_kv.empty()) made.seqused_kv = array(3);

@@ -65,6 +65,7 @@ PackedResult run_packed_case(Runtime& runtime, const PackedCase& packed) {
   const DeviceArray starts_q(runtime, result.starts_q), starts_kv(runtime, result.starts_kv),
       uses_q(runtime, used_q), uses_kv(runtime, used_kv),
       sink_array(runtime, sinks.data(), heads * size_of(sink_type), sink_type, heads);
+  ExpressionData expressions({.scalars = packed.scalars, .tensors = packed.tensors}, spec);
   std::unique_ptr<DeviceBuffer> buffers[5];
   const auto arguments = [&](bool host) {
     const auto of = [&](GuardedTensor& tensor, int i) {
@@ -80,6 +81,7 @@ PackedResult run_packed_case(Runtime& runtime, const PackedCase& packed) {
     if (!used_q.empty()) made.seqused_q = array(uses_q);
     if (!used_kv.empty()) made.seqused_kv = array(uses_kv);
     if (spec.sinks) made.sinks = array(sink_array);
+    expressions.give(host ? nullptr : &runtime, made);
     return made;
   };
   const std::vector<PackedSequence> sequences = packed_sequences(arguments(true));
@@ -95,7 +97,10 @@ PackedResult run_packed_case(Runtime& runtime, const PackedCase& packed) {
   runtime.synchronize();
   result.out.fetch(buffers[3]);
   result.lse.fetch(buffers[4]);
-  result.verdict = compare_forward(spec, arguments(true));
+  if (packed.checked)
+    result.verdict = compare_forward(spec, arguments(true));
+  else
+    result.verdict.ok = true;
 
   std::string place = packed.spec + " lengths";
   for (size_t i = 0; i < packed.lengths_q.size() && i < 10; ++i)

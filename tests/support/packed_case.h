@@ -15,6 +15,10 @@ struct PackedCase {
   int64_t heads_kv = 1;
   std::vector<double> sinks;  // empty: 0.5 times the head
   bool sinks_in_element_type = false;
+  bool checked = true;  // against the reference
+  /// What the spec's expressions take; names that it does not declare are left out.
+  std::map<std::string, double> scalars;
+  std::map<std::string, NamedTensor> tensors;
   uint64_t seed = 1;
   /// What rows of no sequence hold, in q, k and v.
   double filler = std::numeric_limits<double>::quiet_NaN();
