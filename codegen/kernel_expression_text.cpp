@@ -127,7 +127,7 @@ Expression without_divisions(const Expression& e, const Declarations& declaratio
 }
 
 /// As changed_score, with the derivative by the scaled product.
-std::string differentiated_score(const AttentionSpec& spec, const KernelExpressions& expressions) {
+std::string differentiated_score(const KernelExpressions& expressions) {
   std::string text;
   if (expressions.slope)
     text +=
@@ -178,7 +178,7 @@ std::string expression_declarations(const AttentionSpec& spec, const KernelExpre
     text += std::string(function_start) +
             "float changed_score(const Scope&, float product, float scale, const Positions&, int, int) {\n"
             "  return capped_score(product, scale);\n}\n";
-  if (backward) text += "\n" + differentiated_score(spec, expressions);
+  if (backward) text += "\n" + differentiated_score(expressions);
   return text;
 }
 

@@ -74,6 +74,13 @@ Expression with_bias(const Expression& score, ElementType type) {
                                    variable(ExpressionVariable::q), variable(ExpressionVariable::kv)})});
 }
 
+std::optional<Expression> with_alibi_and_bias(std::optional<Expression> score, const AttentionSpec& spec) {
+  if (!score && (spec.alibi || spec.bias)) score = variable(ExpressionVariable::score);
+  if (spec.alibi) score = with_alibi(*score);
+  if (spec.bias) score = with_bias(*score, bias_type(spec));
+  return score;
+}
+
 void take_mask(KernelExpressions& result, const Mask& mask) {
   if (mask.kind != Mask::Kind::expression) {
     result.window = mask;
@@ -141,6 +148,10 @@ Declarations launch_declarations(const AttentionSpec& spec) {
   return declarations;
 }
 
+std::optional<Expression> score_expression(const AttentionSpec& spec) {
+  return with_alibi_and_bias(spec.score, spec);
+}
+
 KernelExpressions kernel_expressions(const AttentionSpec& spec) {
   KernelExpressions result;
   result.declarations = launch_declarations(spec);
@@ -154,10 +165,8 @@ KernelExpressions kernel_expressions(const AttentionSpec& spec) {
     result.softcap = cap_of(*score);
     if (result.softcap != 0) score.reset();
   }
-  if (!score && !spec.alibi && !spec.bias) return result;
-  result.score = score ? *score : variable(ExpressionVariable::score);
-  if (spec.alibi) result.score = with_alibi(*result.score);
-  if (spec.bias) result.score = with_bias(*result.score, bias_type(spec));
+  result.score = with_alibi_and_bias(score, spec);
+  if (!result.score) return result;
   const Expression slope = derivative_by_score(*result.score);
   const bool is_one = slope.operation() == O::number_literal && slope.number_value() == 1;
   if (!is_one) result.slope = slope;

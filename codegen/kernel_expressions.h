@@ -45,6 +45,10 @@ struct KernelExpressions {
 };
 KernelExpressions kernel_expressions(const AttentionSpec& spec);
 
+/// What becomes of a scaled and capped score by the spec as it is written, which references go by: `score`,
+/// then alibi, then bias. Nothing for a spec without them.
+std::optional<Expression> score_expression(const AttentionSpec& spec);
+
 /// `alibi: true`: a launch gives the largest power of two up to the number of heads, n, under the first name;
 /// of it follows a head's slope, under the second. The standard slopes are 2^(-8 (head + 1) / n) for n heads;
 /// further heads take every other one of twice as many.

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "codegen/expression_derivative.h"
 #include "codegen/expression_ranges.h"
 #include "codegen/nearest.h"
 #include "codegen/spec_rules.h"
@@ -189,8 +190,12 @@ MemorySpan memory_span(const TensorView& view) {
 
 ExpressionValues::ExpressionValues(const AttentionSpec& spec, const ForwardArguments& arguments, int64_t b,
                                    int64_t h)
-    : arguments_(arguments), mask_(spec.mask.expression), expressions_(kernel_expressions(spec)) {
-  for (const auto& [name, type] : expressions_.declarations.scalars) {
+    : arguments_(arguments),
+      mask_(spec.mask.expression),
+      score_(score_expression(spec)),
+      declarations_(launch_declarations(spec)) {
+  if (score_) slope_ = derivative_by_score(*score_);
+  for (const auto& [name, type] : declarations_.scalars) {
     const double value = spec.alibi && name == alibi_scalar
                              ? static_cast<double>(alibi_heads(arguments.q.shape[head]))
                              : arguments.scalars.at(name);
@@ -219,19 +224,19 @@ double ExpressionValues::score(int64_t row, int64_t key, double score) {
   environment_.q = row + environment_.seqlen_kv - environment_.seqlen_q;
   environment_.kv = key;
   environment_.score = score;
-  return evaluate(*expressions_.score, environment_).number;
+  return evaluate(*score_, environment_).number;
 }
 
 double ExpressionValues::slope(int64_t row, int64_t key, double score) {
-  if (!expressions_.slope) return 1;
+  if (!slope_) return 1;
   environment_.q = row + environment_.seqlen_kv - environment_.seqlen_q;
   environment_.kv = key;
   environment_.score = score;
-  return evaluate(*expressions_.slope, environment_).number;
+  return evaluate(*slope_, environment_).number;
 }
 
 Value ExpressionValues::look_up(const std::string& name, const std::vector<int64_t>& indices) const {
-  const TensorType& type = expressions_.declarations.tensors.at(name);
+  const TensorType& type = declarations_.tensors.at(name);
   const TensorView& view = arguments_.tensors.at(name);
   int64_t offset = 0;
   for (size_t i = 0; i < indices.size(); ++i)

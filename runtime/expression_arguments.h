@@ -49,7 +49,7 @@ class ExpressionValues {
   ExpressionValues& operator=(const ExpressionValues&) = delete;
 
   bool has_mask() const { return mask_.has_value(); }
-  bool has_score() const { return expressions_.score.has_value(); }
+  bool has_score() const { return score_.has_value(); }
   bool is_visible(int64_t row, int64_t key);
   double score(int64_t row, int64_t key, double score);
   /// The derivative by the score.
@@ -60,7 +60,8 @@ class ExpressionValues {
 
   const ForwardArguments& arguments_;
   std::optional<Expression> mask_;
-  KernelExpressions expressions_;
+  std::optional<Expression> score_, slope_;
+  Declarations declarations_;
   std::map<std::string, Value> scalars_;
   Environment environment_;
 };
