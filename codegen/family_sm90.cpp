@@ -230,11 +230,14 @@ std::vector<Schedule> preferred(const AttentionSpec& spec, const Target& target,
     if (long_tiles.block_n == 160) return {long_tiles, schedule};
   }
   // Tiles that see few keys wait for the first of them: a third stage holds those of the next tile of rows.
-  // With documents of 128 to 4k keys 4 to 6 % at head dim 64, 2 to 3 % at 128.
+  // With documents of 128 to 4k keys 4 to 6 % at head dim 64, 2 to 3 % at 128, where it takes the place of a
+  // second buffer of Q: at 1k that costs 5 %.
   if (kernel_expressions(spec).sees_part) {
     Schedule deep = schedule;
     deep.stages = 3;
-    if (sm90::illegal_because(spec, deep, target).empty()) return {deep, schedule};
+    const bool costs_a_query = query_slots(spec, deep, target) < query_slots(spec, schedule, target);
+    if (sm90::illegal_because(spec, deep, target).empty() && (bucket.name == "long" || !costs_a_query))
+      return {deep, schedule};
   }
   if (few || !fits_four(spec)) return {schedule};
   if (has_narrow_window(spec)) return {narrow_tiles, schedule};
