@@ -56,7 +56,8 @@ void add_backward_constants(Constants& constants, const AttentionSpec& spec,
   const bool with_slope = expressions.has_slope(), differentiates = expressions.score && with_slope;
   constants.add_bool("with_slope", with_slope);
   constants.add_bool("differentiates_scores", differentiates);
-  constants.add_bool("changes_scores_plainly", (expressions.softcap != 0 || expressions.score) && !differentiates);
+  constants.add_bool("changes_scores_plainly",
+                     (expressions.softcap != 0 || expressions.score) && !differentiates);
   constants.add_int("dq_tile_floats", dq_tile_floats(spec, schedule));
   constants.add_bool("shifts_enormous_lse", schedule.family == Family::sm90);
   if (schedule.family == Family::sm90)
@@ -79,7 +80,8 @@ std::vector<std::string_view> backward_files(const AttentionSpec& spec, Family f
        packed ? "packed.cuh" : "backward_sequence.cuh",
        packed ? "backward_rows_packed.cuh" : "backward_rows.cuh"});
   if (ranges)
-    add({"visible_rule.cuh", "backward_ranges.cuh"});
+    add({"visible_rule.cuh", "backward_ranges.cuh",
+         packed ? "backward_range_search_packed.cuh" : "backward_range_search.cuh"});
   else if (!hopper)
     add({"visible_window.cuh", "walk_range.cuh"});
   add({"quad.cuh", "sinks.cuh", "backward_sinks.cuh", "dropout_numbers.cuh", "dropout.cuh",

@@ -103,10 +103,6 @@ std::vector<std::string> unsupported_because(const AttentionSpec& spec, const Ta
       refusals.add("`" + std::string(key) + "` has no " + std::string(name_of(spec.pass)) +
                    " kernel yet; forward has");
   };
-  const bool expressions = spec.mask.kind == Mask::Kind::expression || spec.score || spec.alibi || spec.bias;
-  if (expressions && spec.layout == Layout::packed && spec.pass != Pass::forward)
-    refusals.add("expressions, `alibi` and `bias` with `layout: packed` have no " +
-                 std::string(name_of(spec.pass)) + " kernel yet; forward has");
   if (spec.layout == Layout::packed) refuse_tensors_of_rows(spec, refusals);
   forward_alone(spec.mask.blocks.has_value(), "mask.blocks");
   refuse_key(spec.rope != Rope::none, "rope");

@@ -80,6 +80,47 @@ TEST_P(BackwardPacked, DropoutSinksAndDeterminism) {
          .heads_kv = 2});
 }
 
+TEST_P(BackwardPacked, Expressions) {
+  int turn = 0;
+  for (const char* rest :
+       {"alibi: true, mask: causal, gqa_ratio: 2", "bias: true, softcap: 15",
+        "mask: 'q >= kv || kv < prefix[batch]', tensors: {prefix: 'int32[batch]'}",
+        "mask: 'q >= kv && (q - kv < 24 || kv < 4)', gqa_ratio: 2, deterministic: true",
+        "mask: 'document[batch, q] == document[batch, kv] && q >= kv', tensors: {document: 'int32[batch, "
+        "kv]'}, "
+        "deterministic: true",
+        "mask: 'kv % 3 != head && kv < used[batch]', gqa_ratio: 2, score: 'score / (1 + abs(score)) * 3', "
+        "tensors: {used: 'int32[batch]'}, lse: true",
+        "score: 'score + extra[batch, head, q, kv]', mask: {window: [33, 7]}, tensors: {extra: "
+        "'float32[batch, head, q, kv]'}, dropout: true"}) {
+    Runtime* runtimes[] = {&early, &late, &mixed};
+    PackedCase packed = {
+        .spec = std::string("{pass: backward, head_dim: 32, layout: packed, ") + rest + "}",
+        .lengths_q = {130, 1, 64, 7, 0, 150},
+        .lengths_kv = {140, 65, 64, 0, 20, 90},
+        .rows_behind = 3,
+        .tensors = {
+            {"prefix", {{6}, [](const auto& i) { return i[0] % 2 ? 30 : 5; }}},
+            {"used", {{6}, [](const auto& i) { return 11 + 23 * i[0]; }}},
+            {"document", {{6, 140}, [](const auto& i) { return (i[1] + 9 * i[0]) / 25; }}},
+            {"bias", {{1, 1, 150, 140}, [](const auto& i) { return std::cos(i[2] * 3 - i[3] * 5); }}},
+            {"extra", {{6, 1, 150, 140}, [](const auto& i) { return std::sin(i[0] + i[2] * 7 + i[3]); }}}}};
+    run_packed_backward(*runtimes[turn++ % 3], packed);
+    packed.used_q = {100, 1, 0, 7, 0, 140}, packed.used_kv = {90, 65, 64, 0, 20, 70};
+    packed.filler = std::numeric_limits<double>::infinity();
+    run_packed_backward(*runtimes[turn % 3], packed);
+  }
+}
+
+// More tiles of keys than a warp looks at at once, in two sequences.
+TEST_P(BackwardPacked, LongWalks) {
+  run_packed_backward(
+      mixed, {.spec = "{pass: backward, head_dim: 16, layout: packed, deterministic: true, blocks: {family: "
+                      "sm80, m: 16, n: 16, warps: 1}, mask: 'q >= kv && (q - kv < 20 || kv / 16 % 9 == 0)'}",
+              .lengths_q = {40, 90},
+              .lengths_kv = {530, 600}});
+}
+
 TEST_P(BackwardPacked, HeadDims) {
   for (const char* dims : {"16", "40", "128", "{qk: 96, v: 128}", "256"})
     run_packed_backward(

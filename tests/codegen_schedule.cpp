@@ -147,7 +147,6 @@ TEST(Schedule, UnsupportedSpecsSayWhy) {
            {"{head_dim: 64, layout: paged, page_size: 16}", "`layout: paged`"},
            {"{head_dim: 64, dtype: e4m3}", "`dtype`"},
            {"{head_dim: 512}", "multiples of 8 up to 256"},
-           {"{pass: backward, head_dim: 64, bias: true, layout: packed}", "`layout: packed`"},
            {"{head_dim: 64, mask: 'kv < n[q]', tensors: {n: 'int32[q]'}, layout: packed}",
             "batch dimension"}})
     EXPECT_NE(refusal(yaml, "sm_90a").find(expected), std::string::npos) << refusal(yaml, "sm_90a");

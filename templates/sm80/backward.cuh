@@ -158,8 +158,8 @@ __device__ __forceinline__ void backward(const BackwardParameters& p, const Expr
         dq, ds_tile, key_tile, dq_part);
     if (deterministic) {
       tile_to_pass_on = tile;
-      wait_for_turn(p, seen, place.batch * (p.forward.heads / gqa_ratio) + place.kv_head, n_tile, here.m_tile,
-                    tile);
+      wait_for_turn(p, seen, place.slice() * (p.forward.heads / gqa_ratio) + place.kv_head, n_tile,
+                    here.m_tile, tile);
       block_barrier();
     }
     add_dq(dq, dq_start(p.dq_sums + (long long)tile * dq_tile_floats));

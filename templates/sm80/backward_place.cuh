@@ -40,3 +40,12 @@ __device__ __forceinline__ int first_query() {
 __device__ __forceinline__ int first_query_tile() {
   return 0;
 }
+
+/// Its tiles of keys in a head's part of the workspace.
+__device__ __forceinline__ int first_key_tile() {
+  return 0;
+}
+
+__device__ __forceinline__ int end_of_key_tiles(const BackwardParameters& p) {
+  return p.n_tiles;
+}

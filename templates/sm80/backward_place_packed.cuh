@@ -42,6 +42,7 @@ __device__ __forceinline__ KeyPlace find_key_place(const BackwardParameters& p, 
       shared_store(kept + 16, first_place<block_m>(f.query_starts, i, f.seqlen_q));
       shared_store(kept + 20, sequence.lengths.queries);
       shared_store(kept + 24, sequence.lengths.keys);
+      shared_store(kept + 28, place - key / block_n);
     }
   }
   block_barrier();
@@ -64,4 +65,13 @@ __device__ __forceinline__ int first_query() {
 
 __device__ __forceinline__ int first_query_tile() {
   return shared_load(kept_place() + 16);
+}
+
+/// Its tiles of keys in a head's part of the workspace.
+__device__ __forceinline__ int first_key_tile() {
+  return shared_load(kept_place() + 28);
+}
+
+__device__ __forceinline__ int end_of_key_tiles(const BackwardParameters& p) {
+  return first_key_tile() + (sequence_of(p).keys + block_n - 1) / block_n;
 }

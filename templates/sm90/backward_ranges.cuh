@@ -8,5 +8,6 @@ __device__ __forceinline__ RowTiles row_tiles(const BackwardParameters& p, const
 
 /// Deterministic: the tiles of higher keys that tile m of query rows sees.
 __device__ __forceinline__ int key_tiles_before(const BackwardParameters& p, const KeyTile& tile, int m) {
-  return key_tiles_behind(p, tile.batch * (p.forward.heads / gqa_ratio) + tile.head, tile.key / block_n, m);
+  return key_tiles_behind(p, tile.batch * (p.forward.heads / gqa_ratio) + tile.head, tile.key / block_n,
+                          p.n_tiles, m);
 }
