@@ -10,6 +10,7 @@
 #include "cli/failure.h"
 #include "cli/output.h"
 #include "cli/tensors.h"
+#include "codegen/kernel_expressions.h"
 #include "runtime/reference_backward.h"
 
 namespace tilewright::cli {
@@ -110,6 +111,15 @@ Outcome run(const BackwardRun& options, Runtime& runtime) {
   ExpressionInputs expressions(runtime, spec, options.shape, options.expressions, 4 * options.seed + 5);
   ForwardArguments host_forward;
   expressions.give(forward_arguments, host_forward);
+  std::optional<HostTensor> host_d_bias;
+  std::optional<GuardedTensor> d_bias;
+  if (spec.bias_gradient) {
+    host_d_bias.emplace(DataType::fp32, host_forward.tensors.at(bias_tensor).shape, Layout::bshd);
+    std::vector<double> zeros(host_d_bias->bytes().size() / sizeof(float));
+    host_d_bias->fill(zeros);
+    d_bias.emplace(runtime, *host_d_bias);
+    arguments.d_bias = d_bias->view(), host.d_bias = host_d_bias->view();
+  }
   arguments.scalars = host.scalars = forward_arguments.scalars;
   arguments.tensors = forward_arguments.tensors, host.tensors = host_forward.tensors;
   forward_arguments.dropout = arguments.dropout = host.dropout = options.dropout;
@@ -124,6 +134,7 @@ Outcome run(const BackwardRun& options, Runtime& runtime) {
       std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
   for (GuardedTensor* tensor : {&out, &lse, &dq, &dk, &dv, &d_sinks})
     outcome.guards_intact = tensor->download() && outcome.guards_intact;
+  if (d_bias) outcome.guards_intact = d_bias->download() && outcome.guards_intact;
   if (options.check) outcome.verdict = compare_backward(spec, host);
   return outcome;
 }
@@ -137,6 +148,7 @@ std::vector<NamedError> errors_of(const BackwardVerdict& verdict, const Attentio
   std::vector<NamedError> errors = {
       {"dq", "dQ error", verdict.dq}, {"dk", "dK error", verdict.dk}, {"dv", "dV error", verdict.dv}};
   if (spec.sinks) errors.push_back({"d_sinks", "sinks error", verdict.d_sinks});
+  if (spec.bias_gradient) errors.push_back({"d_bias", "bias error", verdict.d_bias});
   return errors;
 }
 

@@ -47,10 +47,15 @@ std::string bare(std::string step) {
   return step;
 }
 
+// What a spec adds to the arithmetic.
+struct Extras {
+  bool dropout, bias_gradient;
+};
+
 // Statements in the order of some steps, with the waits that they need.
 class Statements {
  public:
-  Statements(const BackwardOrder& order, bool dropout) : order_(order), dropout_(dropout) {}
+  Statements(const BackwardOrder& order, Extras extras) : order_(order), extras_(extras) {}
 
   void add(const std::string& step) {
     const std::string absent = absent_when(step);
@@ -163,14 +168,19 @@ class Statements {
     if (word == "pass") return "pass_turn(me);\n";
     if (word == "P")
       return (order_.splits_columns || step[0] == '+' || !has_prefix(order_, '+') ? wait_scores(step) : "") +
-             (dropout_
+             (extras_.dropout
                   ? "find_dropped(dropped, p.backward.forward.dropout, block.head, " + at.row + ", key);\n"
                   : "") +
              "find_probabilities(p, me, scores, probabilities, block.head, " + at.masked + ", " + at.row +
              ", key,\n                   me.lse + " + at.stage + " * row_terms_bytes);\n";
     if (word == "dS")
       return wait_for(std::string(step).replace(step.size() - 2, 2, "dP")) + "settle(dp);\n" +
-             (dropout_ ? "drop_gradients(dp, dropped, p.backward.forward.dropout.factor);\n" : "") +
+             (extras_.dropout ? "drop_gradients(dp, dropped, p.backward.forward.dropout.factor);\n" : "") +
+             (extras_.bias_gradient
+                  ? "add_bias_gradients(p, me, scores, probabilities, dp, block.head, " + at.row +
+                        ", key,\n                   me.lse + row_terms_after_lse + " + at.stage +
+                        " * row_terms_bytes);\n"
+                  : "") +
              "compute_ds(ds, scores, dp, me.lse + row_terms_after_lse + " + at.stage +
              " * row_terms_bytes);\n" + pack() + "barrier_wait(layout.ds_empty(" + at.buffer + "), " +
              at.use + " ^ 1);\n" +
@@ -188,7 +198,7 @@ class Statements {
   std::string pack() {
     if (std::exchange(packed_, true)) return "";
     return std::string("pack_transposed(probabilities, scores);\n") +
-           (dropout_ ? "drop_packed(probabilities, dropped);\n" : "");
+           (extras_.dropout ? "drop_packed(probabilities, dropped);\n" : "");
   }
 
   std::string by_keys(const std::string& step, const std::string& word, const Names& at) {
@@ -238,7 +248,7 @@ class Statements {
   }
 
   const BackwardOrder& order_;
-  bool dropout_;
+  Extras extras_;
   std::string text_;
   std::vector<std::string> issued_;
   size_t finished_[2][2] = {};  // of them, by [first][last]
@@ -262,8 +272,8 @@ std::string pieces(bool dropout) {
 }
 
 // What a tile's first block finds done: the steps that speak of the next block.
-std::string begin_blocks(const BackwardOrder& order, bool dropout) {
-  Statements statements(order, dropout);
+std::string begin_blocks(const BackwardOrder& order, Extras extras) {
+  Statements statements(order, extras);
   for (const std::string& step : words(order.steps))
     if (step[0] == '+') statements.add(step.substr(1));
   std::string body = statements.text();
@@ -272,11 +282,11 @@ std::string begin_blocks(const BackwardOrder& order, bool dropout) {
   return std::string("/// Before a tile's first block: what a block does for the one behind it.\n") +
          "__device__ __forceinline__ void begin_blocks(\n    " + block_parameters +
          ", float (&scores)[score_rows / 2]) {\n" + (body.empty() ? "" : this_block) +
-         (arithmetic ? pieces(dropout) : "") + body + "}\n\n";
+         (arithmetic ? pieces(extras.dropout) : "") + body + "}\n\n";
 }
 
-std::string differentiate_block(const BackwardOrder& order, bool dropout) {
-  Statements statements(order, dropout);
+std::string differentiate_block(const BackwardOrder& order, Extras extras) {
+  Statements statements(order, extras);
   for (const std::string& step : words(order.steps)) statements.add(step);
   return "/// A block of query rows, in the order \"" + std::string(order.steps) +
          "\".\ntemplate <bool first, bool last>\n__device__ __forceinline__ void differentiate_block(\n    " +
@@ -285,7 +295,7 @@ std::string differentiate_block(const BackwardOrder& order, bool dropout) {
          "float (&dv)[dv_columns / 2]) {\n" +
          this_block +
          (has_prefix(order, '-') ? "  const int last_use = (block.count + 1) / 2 % 2 ^ 1;\n" : "") +
-         (order.splits_columns ? "  const int head = block.head;\n" : "") + pieces(dropout) +
+         (order.splits_columns ? "  const int head = block.head;\n" : "") + pieces(extras.dropout) +
          statements.finish() + "}\n\n";
 }
 
@@ -347,8 +357,9 @@ bool last_block_differs(const BackwardOrder& order) {
   return has_prefix(order, '+');
 }
 
-std::string backward_loop(const BackwardOrder& order, bool dropout) {
-  return begin_blocks(order, dropout) + differentiate_block(order, dropout) + end_blocks(order);
+std::string backward_loop(const BackwardOrder& order, bool dropout, bool bias_gradient) {
+  const Extras extras{dropout, bias_gradient};
+  return begin_blocks(order, extras) + differentiate_block(order, extras) + end_blocks(order);
 }
 
 }  // namespace tilewright

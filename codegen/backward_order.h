@@ -37,8 +37,8 @@ bool has_step(const BackwardOrder& order, std::string_view word);
 bool first_block_differs(const BackwardOrder& order);
 bool last_block_differs(const BackwardOrder& order);
 
-/// The functions begin_blocks, differentiate_block<first, last> and end_blocks in this order, with the steps
-/// of dropout or without. Throws Error(internal) for steps that cannot be.
-std::string backward_loop(const BackwardOrder& order, bool dropout = false);
+/// The functions begin_blocks, differentiate_block<first, last> and end_blocks in this order, with what
+/// dropout and the gradient of the bias add, or without. Throws Error(internal) for steps that cannot be.
+std::string backward_loop(const BackwardOrder& order, bool dropout = false, bool bias_gradient = false);
 
 }  // namespace tilewright

@@ -51,6 +51,7 @@ void add_backward_constants(Constants& constants, const AttentionSpec& spec,
                             const Target& target) {
   constants.add_int("prepare_threads", prepare_threads);
   constants.add_bool("deterministic", spec.deterministic);
+  constants.add_bool("with_bias_gradient", spec.bias_gradient);
   constants.add_int("turns_per_tile", turns_per_tile(schedule));
   constants.add_bool("mask_knows_heads", expressions.mask_knows_heads());
   const bool with_slope = expressions.has_slope(), differentiates = expressions.score && with_slope;
@@ -86,6 +87,7 @@ std::vector<std::string_view> backward_files(const AttentionSpec& spec, Family f
     add({"visible_window.cuh", "walk_range.cuh"});
   add({"quad.cuh", "sinks.cuh", "backward_sinks.cuh", "dropout_numbers.cuh", "dropout.cuh",
        "backward_prepare.cuh"});
+  if (expressions.any()) add({"backward_bias.cuh"});
   if (hopper)
     add({"sm90/ring.cuh", "sm90/backward_layout.cuh", "sm90/backward_tiles.cuh",
          ranges ? "sm90/backward_ranges.cuh" : "sm90/backward_rows.cuh", "sm90/backward_producer.cuh",
@@ -108,7 +110,8 @@ GeneratedPart generated_part(std::string_view name, const AttentionSpec& spec, c
     return {"The matrix products in this kernel's shape", backward_products(spec, schedule, backend)};
   if (name == "generated/order")
     return {"A block of query rows, its products in this schedule's order",
-            parse_template(backward_loop(backward_orders()[schedule.order], spec.dropout), backend)};
+            parse_template(backward_loop(backward_orders()[schedule.order], spec.dropout, spec.bias_gradient),
+                           backend)};
   throw Error(ErrorKind::internal, "no part " + std::string(name));
 }
 

@@ -37,10 +37,13 @@ int producer_registers(const Schedule& schedule) {
   return splits_columns(schedule) ? 40 : 24;
 }
 
-// Dropout's numbers do not fit beside the next scores at head dim 128.
+// Dropout's numbers do not fit beside the next scores at head dim 128, nor does the way to the bias's
+// gradient at 256.
 int default_order(const AttentionSpec& spec, const Schedule& schedule) {
-  if (splits_columns(schedule)) return order_number("columns");
-  const bool crowded = spec.dropout && std::max(spec.head_dim.qk, spec.head_dim.v) > 64;
+  const int widest = std::max(spec.head_dim.qk, spec.head_dim.v);
+  if (splits_columns(schedule))
+    return order_number(spec.bias_gradient && widest > 192 ? "columns_plain" : "columns");
+  const bool crowded = spec.dropout && widest > 64;
   return order_number(crowded ? "late_in_place" : "late");
 }
 
@@ -129,12 +132,13 @@ std::vector<std::string> illegal_because(const AttentionSpec& spec, const Schedu
 }
 
 // Measured on an H200, see backward_orders(); 128 query rows a block where the registers allow, at head dim
-// 64 worth 20 to 25 %. With a score expression the derivative's registers would spill.
+// 64 worth 20 to 25 %. With a score expression the derivative's registers would spill, as would the way to
+// the bias's gradient beside 64 keys of more than 64 columns.
 std::vector<Schedule> preferred(const AttentionSpec& spec, const Target&, const ShapeBucket&) {
   const int widest = std::max(spec.head_dim.qk, spec.head_dim.v);
   Schedule schedule{.family = Family::sm90,
                     .block_m = widest <= 64 && !kernel_expressions(spec).score && !spec.dropout ? 128 : 64,
-                    .block_n = widest <= 128 ? 128 : 64,
+                    .block_n = widest <= (spec.bias_gradient ? 64 : 128) ? 128 : 64,
                     .warps = warps,
                     .stages = 2};
   schedule.order = default_order(spec, schedule);

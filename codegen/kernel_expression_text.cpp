@@ -153,7 +153,8 @@ std::string expression_declarations(const AttentionSpec& spec, const KernelExpre
   const bool backward = spec.pass == Pass::backward;
   const std::vector<Expression> in_memory = backward ? std::vector<Expression>() : tables;
   std::string text = arguments_struct(declarations, in_memory) + scope_struct(declarations, spec.alibi);
-  for (const auto& [name, type] : declarations.tensors) text += look_up_function(name, type);
+  for (const auto& [name, type] : declarations.tensors)
+    if (!spec.bias_gradient || name != bias_gradient_tensor) text += look_up_function(name, type);
   if (mask) {
     for (size_t i = 0; i < in_memory.size(); ++i) text += table_functions(in_memory[i], i);
     if (backward) text += key_look_ups(tables);

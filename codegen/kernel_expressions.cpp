@@ -148,13 +148,21 @@ Declarations launch_declarations(const AttentionSpec& spec) {
   return declarations;
 }
 
+Declarations kernel_declarations(const AttentionSpec& spec) {
+  Declarations declarations = launch_declarations(spec);
+  if (spec.bias_gradient)
+    declarations.tensors[bias_gradient_tensor] = {ElementType::float32,
+                                                  declarations.tensors.at(bias_tensor).dimensions};
+  return declarations;
+}
+
 std::optional<Expression> score_expression(const AttentionSpec& spec) {
   return with_alibi_and_bias(spec.score, spec);
 }
 
 KernelExpressions kernel_expressions(const AttentionSpec& spec) {
   KernelExpressions result;
-  result.declarations = launch_declarations(spec);
+  result.declarations = kernel_declarations(spec);
   take_mask(result, spec.mask);
   // The backward kernels hold scores the other way round, or in other parts: they evaluate the mask itself.
   if (spec.pass == Pass::backward) result.has_limits = false;

@@ -59,9 +59,14 @@ double alibi_slope(int64_t head, int64_t heads);
 
 /// `bias: true` makes it a tensor of this name: [batch, head, q, kv] of q's type.
 inline constexpr const char* bias_tensor = "bias";
+/// `bias_gradient: true`: the tensor of bias's shape in fp32 that its gradient is added to.
+inline constexpr const char* bias_gradient_tensor = "d_bias";
 
 /// Of the names that a launch gives: the spec's own, and those of alibi and bias.
 Declarations launch_declarations(const AttentionSpec& spec);
+
+/// The same with the gradient of the bias: what kernels take.
+Declarations kernel_declarations(const AttentionSpec& spec);
 
 /// The declarations that a kernel takes beside its templates: what a launch gives (ExpressionArguments), what
 /// expressions see (Scope), look-ups, and the functions of mask and score.

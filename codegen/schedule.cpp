@@ -105,6 +105,8 @@ std::vector<std::string> unsupported_because(const AttentionSpec& spec, const Ta
   };
   if (spec.layout == Layout::packed) refuse_tensors_of_rows(spec, refusals);
   forward_alone(spec.mask.blocks.has_value(), "mask.blocks");
+  if (spec.bias_gradient && spec.layout == Layout::packed)
+    refusals.add("`bias_gradient` has no kernel with `layout: packed` yet");
   refuse_key(spec.rope != Rope::none, "rope");
   return refusals.take();
 }

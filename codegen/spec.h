@@ -95,6 +95,7 @@ struct AttentionSpec {
   bool sinks = false;  // a logit for each query head joins the softmax's denominator
   bool alibi = false;  // score - slope * abs(q - kv) with the standard slopes (codegen/kernel_expressions.h)
   bool bias = false;   // score + bias[batch, head, q, kv], a tensor given at launch
+  bool bias_gradient = false;  // backward: a launch gives d_bias too, to which the bias's gradient is added
   bool dropout = false;  // probabilities are dropped with a rate given at launch
   bool deterministic = false;
   // Words of the language whose kernels do not exist yet; `supports` gives that as the reason.

@@ -109,6 +109,7 @@ std::string canonical_form(const AttentionSpec& spec) {
   add_flag(spec.lse, "lse");
   add_flag(spec.alibi, "alibi");
   add_flag(spec.bias, "bias");
+  add_flag(spec.bias_gradient, "bias_gradient");
   add_flag(spec.sinks, "sinks");
   add_flag(spec.dropout, "dropout");
   add_flag(spec.deterministic, "deterministic");

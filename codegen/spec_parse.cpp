@@ -129,6 +129,8 @@ class SpecReader {
       spec_.alibi = read_flag(value, key);
     } else if (key == "bias") {
       spec_.bias = read_flag(value, key);
+    } else if (key == "bias_gradient") {
+      spec_.bias_gradient = read_flag(value, key);
     } else if (key == "sinks") {
       spec_.sinks = read_flag(value, key);
     } else if (key == "dropout") {

@@ -95,6 +95,15 @@ void check_page_size(Problems& problems, const AttentionSpec& spec) {
   }
 }
 
+void check_bias_gradient(Problems& problems, const AttentionSpec& spec) {
+  if (!spec.bias_gradient || (spec.bias && spec.pass == Pass::backward)) return;
+  problems.add(SpecProblem{"bias_gradient",
+                           spec.bias
+                               ? fmt::format("bias_gradient: `pass: {}` has no gradients", name_of(spec.pass))
+                               : "bias_gradient: there is no bias",
+                           "it with `bias: true` and `pass: backward` alone", ""});
+}
+
 void check_name(Problems& problems, const std::string& name) {
   bool printable =
       std::none_of(name.begin(), name.end(), [](unsigned char c) { return c < 0x20 || c == 0x7F; });
@@ -155,6 +164,7 @@ std::vector<SpecProblem> find_problems(const AttentionSpec& spec) {
   check_dtype(problems, "dtype.out", spec.dtype.out);
   problems.add(check(gqa_ratio_rule, spec.gqa_ratio));
   check_page_size(problems, spec);
+  check_bias_gradient(problems, spec);
   problems.check_if_given(block_m_rule, spec.blocks.m);
   problems.check_if_given(block_n_rule, spec.blocks.n);
   problems.check_if_given(block_stages_rule, spec.blocks.stages);

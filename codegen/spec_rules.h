@@ -13,10 +13,10 @@
 namespace tilewright {
 
 /// Every key of the language: `name` first, the others in canonical order.
-inline constexpr std::array<std::string_view, 21> spec_keys = {
+inline constexpr std::array<std::string_view, 22> spec_keys = {
     "name",    "pass",    "head_dim", "dtype",     "gqa_ratio", "mask",          "score",
     "scalars", "tensors", "layout",   "page_size", "blocks",    "softmax_scale", "softcap",
-    "lse",     "alibi",   "bias",     "sinks",     "dropout",   "deterministic", "rope"};
+    "lse",     "alibi",   "bias",     "bias_gradient", "sinks", "dropout", "deterministic", "rope"};
 inline constexpr std::array<std::string_view, 2> head_dim_keys = {"qk", "v"};
 inline constexpr std::array<std::string_view, 3> dtype_keys = {"q", "kv", "out"};
 inline constexpr std::array<std::string_view, 3> mask_keys = {"window", "blocks", "with"};

@@ -49,6 +49,7 @@ AttentionSpec forward_spec(const AttentionSpec& spec) {
   AttentionSpec forward = spec;
   forward.pass = Pass::forward;
   forward.lse = true;
+  forward.bias_gradient = false;
   return forward;
 }
 
@@ -73,6 +74,11 @@ void check_arguments(const AttentionSpec& spec, const BackwardArguments& given) 
   if (arguments.d_sinks && !spec.sinks)
     throw Error(ErrorKind::usage, "d_sinks was given, but the spec does not say `sinks: true`");
   if (arguments.d_sinks) check_heads("d_sinks", *arguments.d_sinks, arguments.q);
+  if (spec.bias_gradient != arguments.d_bias.has_value())
+    throw Error(ErrorKind::usage, spec.bias_gradient
+                                      ? "d_bias is missing: the spec says `bias_gradient: true`"
+                                      : "d_bias was given, but the spec does not say `bias_gradient: true`");
+  if (arguments.d_bias) check_bias_gradient(spec, forward_part(arguments), *arguments.d_bias);
 }
 
 PreparedBackward prepare_backward(const AttentionSpec& spec, const Schedule& schedule,
@@ -131,7 +137,11 @@ PreparedBackward prepare_backward(const AttentionSpec& spec, const Schedule& sch
       .d_sinks = arguments.d_sinks ? static_cast<float*>(arguments.d_sinks->data) : nullptr,
       .row_ranges = reinterpret_cast<int*>(workspace + parts.row_ranges),
   };
-  if (has_expressions(spec)) pack_expressions(spec, forward_part(arguments), {}, launch.expressions);
+  if (has_expressions(spec)) {
+    ForwardArguments taken = forward_part(arguments);
+    if (spec.bias_gradient) taken.tensors[bias_gradient_tensor] = *arguments.d_bias;
+    pack_expressions(spec, taken, {}, launch.expressions);
+  }
   if (schedule.family == Family::sm90 && launch.plan.key_blocks > 0) {
     void* const stand_in = arguments.k.data;
     launch.q_map = describe_tensor_map(spec, "q", arguments.q, schedule.block_m, stand_in);

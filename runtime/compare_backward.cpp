@@ -97,8 +97,14 @@ BackwardVerdict compare_backward(const AttentionSpec& spec, const BackwardArgume
   if (arguments.d_sinks)
     verdict.d_sinks =
         comparison.run("d_sinks", *arguments.d_sinks, reference.d_sinks, plain.d_sinks, nullptr);
+  if (arguments.d_bias) {
+    TensorView d_bias = *arguments.d_bias;  // in the order of its dimensions, whatever the layout
+    d_bias.strides.assign(4, 1);
+    for (int i = 3; i-- > 0;) d_bias.strides[i] = d_bias.strides[i + 1] * d_bias.shape[i + 1];
+    verdict.d_bias = comparison.run("d_bias", d_bias, reference.d_bias, plain.d_bias, nullptr);
+  }
   verdict.ok = verdict.wrong_non_finite == 0 && verdict.wrong_zero_rows == 0 && verdict.dq.ok() &&
-               verdict.dk.ok() && verdict.dv.ok() && verdict.d_sinks.ok();
+               verdict.dk.ok() && verdict.dv.ok() && verdict.d_sinks.ok() && verdict.d_bias.ok();
   verdict.message = worst.message;
   return verdict;
 }

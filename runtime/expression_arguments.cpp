@@ -150,9 +150,32 @@ void check_expression_arguments(const AttentionSpec& spec, const ForwardArgument
     check_tensor(spec, arguments, name, declared.tensors.at(name), view);
 }
 
+void check_bias_gradient(const AttentionSpec& spec, const ForwardArguments& arguments,
+                         const TensorView& d_bias) {
+  const TensorType type = kernel_declarations(spec).tensors.at(bias_gradient_tensor);
+  check_tensor(spec, arguments, bias_gradient_tensor, type, d_bias);
+  const TensorView& bias = arguments.tensors.at(bias_tensor);
+  int64_t contiguous = 1;
+  for (size_t i = type.dimensions.size(); i-- > 0;) {
+    const std::string dimension = std::string("tensor d_bias: ") + to_text(type.dimensions[i]) + " dimension";
+    if (d_bias.shape[i] != bias.shape[i])
+      refuse(dimension + " is " + text(d_bias.shape[i]) + ", expected that of bias, " + text(bias.shape[i]));
+    if (!d_bias.strides.empty() && d_bias.shape[i] > 1 && d_bias.strides[i] != contiguous)
+      refuse(dimension + " has a stride of " + text(d_bias.strides[i]) + ", expected " + text(contiguous) +
+             " (d_bias must be contiguous)");
+    contiguous *= d_bias.shape[i];
+    const int64_t extent = extent_of(spec, arguments, type.dimensions[i]);
+    if (spec.deterministic && d_bias.shape[i] == 1 && extent > 1)
+      refuse(dimension + " is 1 of " + text(extent) +
+             ": its sums have no order, which `deterministic: true` asks for; give bias and d_bias in full "
+             "and sum "
+             "up d_bias, or leave `deterministic` out");
+  }
+}
+
 void pack_expressions(const AttentionSpec& spec, const ForwardArguments& arguments,
                       std::span<const ExpressionTable> tables, PackedExpressions& packed) {
-  const Declarations declared = launch_declarations(spec);
+  const Declarations declared = kernel_declarations(spec);
   unsigned char* to = packed.bytes;
   for (const auto& [name, type] : declared.tensors) {
     const TensorView& view = arguments.tensors.at(name);

@@ -28,7 +28,11 @@ bool has_expressions(const AttentionSpec& spec);
 /// Throws Error(usage) that names scalar or tensor, dimension, value and what was expected.
 void check_expression_arguments(const AttentionSpec& spec, const ForwardArguments& arguments);
 
-/// Of arguments that were checked.
+/// Of a backward launch: fp32, of the bias's shape, contiguous; with `deterministic: true` of its full shape.
+void check_bias_gradient(const AttentionSpec& spec, const ForwardArguments& arguments,
+                         const TensorView& d_bias);
+
+/// Of arguments that were checked; with `bias_gradient: true` the tensors have d_bias too.
 void pack_expressions(const AttentionSpec& spec, const ForwardArguments& arguments,
                       std::span<const ExpressionTable> tables, PackedExpressions& packed);
 

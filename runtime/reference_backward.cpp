@@ -2,6 +2,7 @@
 
 #include <cmath>
 #include <limits>
+#include <mutex>
 
 #include "runtime/dropout.h"
 #include "runtime/expression_arguments.h"
@@ -41,7 +42,8 @@ class GroupProblem {
         gradients_(seqlen_kv_),
         slopes_(seqlen_kv_) {}
 
-  void run(ReferenceGradients& result) {
+  /// Several at a time: `bias_mutex` guards what they share.
+  void run(ReferenceGradients& result, std::mutex& bias_mutex) {
     const int64_t heads = arguments_.q.shape[head], kv_heads = arguments_.k.shape[head];
     key_is_seen_ = &result.key_is_seen[batch_ * seqlen_kv_ * kv_heads + kv_head_];
     for (int64_t h = kv_head_ * spec_.gqa_ratio; h < (kv_head_ + 1) * spec_.gqa_ratio; ++h) {
@@ -55,8 +57,10 @@ class GroupProblem {
       if (has_expressions(spec_)) values_.emplace(spec_, forward_, first_batch_ + batch_, h);
       for (int64_t i = 0; i < seqlen_q_; ++i) {
         const int64_t place = (batch_ * seqlen_q_ + i) * heads + h;
+        std::fill(bias_gradients_.begin(), bias_gradients_.end(), 0.0);
         result.row_sees[place] = row(i, h, &q[i * qk()], &d_out[i * v()], exact ? nullptr : &out[i * v()],
                                      &result.dq[place * qk()]);
+        if (spec_.bias_gradient) add_bias_gradients(i, h, result.d_bias, bias_mutex);
       }
       if (spec_.sinks) result.d_sinks[batch_ * heads + h] = d_sink_;
     }
@@ -77,6 +81,15 @@ class GroupProblem {
     return exact ? value : static_cast<Number>(rounded(spec_.dtype.kv, value));
   }
   double finished(Number value) const { return exact ? value : rounded(spec_.dtype.out, value); }
+
+  /// Those of a row, summed over what the bias is broadcast along.
+  void add_bias_gradients(int64_t i, int64_t h, std::vector<double>& sums, std::mutex& mutex) const {
+    const std::vector<int64_t>& shape = arguments_.d_bias->shape;
+    const auto place = [&](int dimension, int64_t index) { return shape[dimension] == 1 ? 0 : index; };
+    const int64_t first = ((place(0, batch_) * shape[1] + place(1, h)) * shape[2] + place(2, i)) * shape[3];
+    const std::lock_guard lock(mutex);
+    for (int64_t j = 0; j < seqlen_kv_; ++j) sums[first + place(3, j)] += bias_gradients_[j];
+  }
 
   /// sums[j] = sum over d of row[d] * columns[d][j], along the keys.
   void products(const Number* row, const std::vector<Number>& columns, int64_t dims, Visible keys,
@@ -164,7 +177,9 @@ class GroupProblem {
     d_sink_ -= sink_share_ * term;
     std::vector<Number> sum(qk(), Number{0});
     for (int64_t j = keys.first; j < keys.last; ++j) {
-      const Number gradient = in_type(scores_[j] * (gradients_[j] - term) * slopes_[j]);
+      const Number before_slope = scores_[j] * (gradients_[j] - term);
+      const Number gradient = in_type(before_slope * slopes_[j]);
+      bias_gradients_[j] = in_type(before_slope);
       const Number probability = in_type(scores_[j] * dropout.factor(i, j));
       for (int64_t d = 0; d < v(); ++d) dv_[j * v() + d] += probability * d_out[d];
       for (int64_t d = 0; d < qk(); ++d) {
@@ -186,6 +201,7 @@ class GroupProblem {
   const ForwardArguments forward_ = forward_part(arguments_);
   std::optional<ExpressionValues> values_;  // of the head
   std::vector<Number> k_, v_, k_rows_, dk_, dv_, scores_, gradients_, slopes_;
+  std::vector<double> bias_gradients_ = std::vector<double>(seqlen_kv_);  // of a row
 };
 
 /// `first_batch`: what the arguments' first batch counts as, for dropout and expressions.
@@ -205,8 +221,11 @@ ReferenceGradients gradients(const AttentionSpec& spec, const BackwardArguments&
   result.row_sees.resize(arguments.q.shape[batch] * arguments.q.shape[sequence] * heads);
   result.key_is_seen.resize(arguments.k.shape[batch] * arguments.k.shape[sequence] * kv_heads);
   if (spec.sinks) result.d_sinks.resize(std::max<int64_t>(arguments.q.shape[batch], 1) * heads);
+  if (spec.bias_gradient) result.d_bias.resize(count(*arguments.d_bias));
+  std::mutex bias_mutex;
   in_parallel(arguments.q.shape[batch] * kv_heads, [&](int64_t index) {
-    GroupProblem<Number>(spec, arguments, index / kv_heads, index % kv_heads, first_batch).run(result);
+    GroupProblem<Number>(spec, arguments, index / kv_heads, index % kv_heads, first_batch)
+        .run(result, bias_mutex);
   });
   if (spec.sinks) {  // of each batch so far
     for (size_t i = heads; i < result.d_sinks.size(); ++i) result.d_sinks[i % heads] += result.d_sinks[i];

@@ -12,6 +12,7 @@ namespace tilewright {
 struct ReferenceGradients {
   std::vector<double> dq, dk, dv;
   std::vector<double> d_sinks;    // of each query head, if the spec has sinks
+  std::vector<double> d_bias;     // as the launch's, if the spec asks for it; from zeros on
   std::vector<char> row_sees;     // [batch, sequence, heads]: the row sees a key
   std::vector<char> key_is_seen;  // [batch, sequence, KV heads]: some row of some head sees the key
   /// Layout packed: as these, whether a sequence has the row or the key; empty: all.
@@ -35,14 +36,14 @@ struct GradientError {
 
 /// Passes if the error of every gradient is at most twice the plain implementation's (or one rounding of its
 /// type, where the plain one is exact), in the maximum and in the root mean square. Rows of dQ that see no
-/// key, and rows of dK and dV that no query sees, must be exactly 0.
+/// key, and rows of dK and dV that no query sees, must be exactly 0. d_bias has been added to zeros.
 struct BackwardVerdict {
   bool ok = false;
   GradientError dq, dk, dv;
-  GradientError d_sinks;         // zeros if it was not asked for
-  int64_t wrong_non_finite = 0;  // elements that are NaN or inf where the reference is not
-  int64_t wrong_zero_rows = 0;   // elements that are not 0 where nobody sees anything
-  std::string message;           // the worst element, its place, got and expected
+  GradientError d_sinks, d_bias;  // zeros if they were not asked for
+  int64_t wrong_non_finite = 0;   // elements that are NaN or inf where the reference is not
+  int64_t wrong_zero_rows = 0;    // elements that are not 0 where nobody sees anything
+  std::string message;            // the worst element, its place, got and expected
 };
 BackwardVerdict compare_backward(const AttentionSpec& spec, const BackwardArguments& arguments);
 

@@ -135,6 +135,10 @@ class SimulatorExecutable final : public Executable {
     both[0] = run.parameters;
     if (takes_expressions_) run.parameters = both;
     add_tensors(run, arguments.tensors);
+    if (arguments.d_bias) {
+      const MemorySpan span = memory_span(*arguments.d_bias);
+      run.buffers.push_back({.data = span.begin, .bytes = span.bytes, .name = "d_bias", .sums = true});
+    }
     add_part(run, "row_ranges", parts.row_ranges, parts.bytes);
     add_buffer(run, "d_out", arguments.d_out, false);
     add_buffer(run, "dk", arguments.dk, true);

@@ -67,18 +67,19 @@ name: not part of it
 }
 
 TEST(CanonicalForm, ExpressionsAndTheirNamesHaveOneSpelling) {
-  EXPECT_EQ(canonical_form(parsed(R"(
+  EXPECT_EQ(
+      canonical_form(parsed(R"(
 score: score*2 - slope[head] + bias[batch, head, q, kv] * cap
 tensors: {slope: float32[head], document: int32[ kv ], bias: bf16[batch,head,q,kv]}
 scalars: {window: int, cap: float}
 mask: "(document[q] == document[kv]) && q - kv < window"
 head_dim: 64
 )")),
-            "head_dim: 64\n"
-            "mask: \"document[q] == document[kv] && q - kv < window\"\n"
-            "score: \"score * 2.0 - slope[head] + bias[batch, head, q, kv] * cap\"\n"
-            "scalars: {cap: float, window: int}\n"
-            "tensors: {bias: \"bf16[batch, head, q, kv]\", document: \"int32[kv]\", slope: \"float32[head]\"}\n");
+      "head_dim: 64\n"
+      "mask: \"document[q] == document[kv] && q - kv < window\"\n"
+      "score: \"score * 2.0 - slope[head] + bias[batch, head, q, kv] * cap\"\n"
+      "scalars: {cap: float, window: int}\n"
+      "tensors: {bias: \"bf16[batch, head, q, kv]\", document: \"int32[kv]\", slope: \"float32[head]\"}\n");
 }
 
 TEST(CanonicalForm, WindowsAreNotMergedWithOtherMasks) {
@@ -104,10 +105,11 @@ TEST(CanonicalForm, EverySingleChangeGivesAnotherIdentity) {
        "dtype: {q: bf16, kv: e5m2, out: bf16}", "dtype: {q: bf16, kv: e4m3, out: fp16}",
        "dtype: {q: fp16, kv: e4m3, out: fp16}"},
       {"gqa_ratio: 1", "gqa_ratio: 4", "gqa_ratio: 5"},
-      {"mask: none", "mask: q >= kv", "mask: q > kv", "mask: causal", "mask: causal_top_left", "mask: {window: [8, 0]}",
-       "mask: {window: [0, 8]}", "mask: {window: [inf, 0]}", "mask: {window: [9, 0]}",
-       "mask: {window: [9, -1]}", "mask: {blocks: {m: 64, n: 64}}", "mask: {blocks: {m: 64, n: 128}}",
-       "mask: {blocks: {m: 128, n: 64}}", "mask: {blocks: {m: 64, n: 64}, with: causal}",
+      {"mask: none", "mask: q >= kv", "mask: q > kv", "mask: causal", "mask: causal_top_left",
+       "mask: {window: [8, 0]}", "mask: {window: [0, 8]}", "mask: {window: [inf, 0]}",
+       "mask: {window: [9, 0]}", "mask: {window: [9, -1]}", "mask: {blocks: {m: 64, n: 64}}",
+       "mask: {blocks: {m: 64, n: 128}}", "mask: {blocks: {m: 128, n: 64}}",
+       "mask: {blocks: {m: 64, n: 64}, with: causal}",
        "mask: {blocks: {m: 64, n: 64}, with: {window: [8, 0]}}"},
       {"", "score: score * 2.0", "score: score", "score: score * x\nscalars: {x: int}",
        "score: score * x\nscalars: {x: float}", "score: x[q]\ntensors: {x: fp16[q]}",
@@ -116,8 +118,9 @@ TEST(CanonicalForm, EverySingleChangeGivesAnotherIdentity) {
        "layout: paged\npage_size: 32"},
       {"blocks: auto", "blocks: {m: 64}", "blocks: {m: 128}", "blocks: {n: 64}", "blocks: {stages: 1}",
        "blocks: {warps: 4}", "blocks: {query_in_registers: true}", "blocks: {query_in_registers: false}",
-        "blocks: {family: sm80}", "blocks: {family: sm90}", "blocks: {ping_pong: true}", "blocks: {ping_pong: false}",
-        "blocks: {pack_group: 1}", "blocks: {pack_group: 4}", "blocks: {cluster: 1}", "blocks: {cluster: 2}"},
+       "blocks: {family: sm80}", "blocks: {family: sm90}", "blocks: {ping_pong: true}",
+       "blocks: {ping_pong: false}", "blocks: {pack_group: 1}", "blocks: {pack_group: 4}",
+       "blocks: {cluster: 1}", "blocks: {cluster: 2}"},
       {"softmax_scale: launch", "softmax_scale: 0.125", "softmax_scale: 0.12500000000000003"},
       {"softcap: 0", "softcap: 50", "softcap: 30"},
       {"lse: false", "lse: true"},
@@ -176,6 +179,7 @@ AttentionSpec random_spec(std::mt19937& generator) {
   for (bool* flag : {&spec.lse, &spec.alibi, &spec.bias, &spec.sinks, &spec.dropout, &spec.deterministic}) {
     *flag = coin();
   }
+  spec.bias_gradient = spec.bias && spec.pass == Pass::backward && coin();
   spec.rope = static_cast<Rope>(below(3));
   return spec;
 }

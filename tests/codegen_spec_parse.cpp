@@ -136,7 +136,7 @@ TEST(SpecParse, RefusesUnknownAndDuplicateKeys) {
       {"name: x\nhead_dm: 96\n",
        "2:1: unknown key 'head_dm'; expected one of name, pass, head_dim, dtype, gqa_ratio, mask, score, scalars, tensors, layout, "
        "page_size, "
-       "blocks, softmax_scale, softcap, lse, alibi, bias, sinks, dropout, deterministic, rope; nearest: "
+       "blocks, softmax_scale, softcap, lse, alibi, bias, bias_gradient, sinks, dropout, deterministic, rope; nearest: "
        "head_dim"},
       {"head_dim: 64\nhead_dim: 64\n",
        "2:1: duplicate key 'head_dim'; expected each key once, it is on line 1"},

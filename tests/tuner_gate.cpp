@@ -59,6 +59,7 @@ class Kernel final : public Executable {
     };
     store(arguments.dq, right.dq), store(arguments.dk, right.dk), store(arguments.dv, right.dv);
     if (arguments.d_sinks) store(*arguments.d_sinks, right.d_sinks);
+    if (arguments.d_bias) store(*arguments.d_bias, right.d_bias);
     std::memset(arguments.workspace, 0, arguments.workspace_bytes);
     if (backward_fault) backward_fault(arguments);
   }
@@ -146,6 +147,7 @@ TEST(Gate, LetsWhateverASpecTakesPass) {
   for (const char* text :
        {"{head_dim: 16, layout: packed, mask: causal, lse: true, gqa_ratio: 2}",
         "{head_dim: 16, alibi: true, mask: causal}", "{head_dim: 16, bias: true}",
+        "{pass: backward, head_dim: 16, bias: true, bias_gradient: true}",
         "{head_dim: 16, mask: {blocks: {m: 64, n: 32}, with: causal}, sinks: true}",
         "{head_dim: 16, mask: 'kv <= q && kv >= start[q]', tensors: {start: 'int32[q]'}}",
         "{head_dim: 16, mask: 'kv <= q || kv < prefix', scalars: {prefix: int}}",

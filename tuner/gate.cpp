@@ -86,7 +86,7 @@ std::string Gate::refuse_case(Device& device, const Schedule& schedule, const Ex
   std::list<Buffer> buffers;
   std::vector<void*> places;
   for (InputTensor& tensor : one.inputs.tensors) {
-    if (tensor.written) std::fill(tensor.bytes.begin(), tensor.bytes.end(), 0xFF);
+    if (tensor.written) std::fill(tensor.bytes.begin(), tensor.bytes.end(), tensor.added_to ? 0 : 0xFF);
     places.push_back(buffers.emplace_back(device, tensor.bytes).inside());
   }
   std::vector<unsigned char> workspace(static_cast<size_t>(workspace_size(spec_, schedule, one.shape)), 0xFF);

@@ -149,6 +149,12 @@ LaunchInputs::LaunchInputs(const AttentionSpec& spec, const LaunchShape& shape, 
   add("dk", spec.dtype.kv, of_k, true);
   add("dv", spec.dtype.kv, of_v, true);
   if (spec.sinks) add("d_sinks", DataType::fp32, {shape.heads}, true);
+  if (spec.bias_gradient) {
+    const std::vector<int64_t> of_bias = this->backward().tensors.at(bias_tensor).shape;
+    InputTensor& d_bias = add(bias_gradient_tensor, DataType::fp32, of_bias, true);
+    d_bias.added_to = true;
+    std::fill(d_bias.bytes.begin(), d_bias.bytes.end(), 0);
+  }
 }
 
 InputTensor& LaunchInputs::add(std::string name, DataType type, std::vector<int64_t> shape, bool written) {
@@ -184,7 +190,8 @@ void LaunchInputs::add_declared(const AttentionSpec& spec, const LaunchShape& sh
     // A number for each pair is broadcast over batch and heads where it would fill the memory.
     constexpr double most_pairs = 1 << 24;
     const double pairs = static_cast<double>(shape.seqlen_q) * static_cast<double>(shape.seqlen_kv);
-    for (size_t i = 0; by_query && by_key && pairs > most_pairs && i < extents.size(); ++i)
+    const bool in_full = spec.bias_gradient && spec.deterministic && name == bias_tensor;
+    for (size_t i = 0; by_query && by_key && pairs > most_pairs && !in_full && i < extents.size(); ++i)
       if (type.dimensions[i].extent != Extent::q && type.dimensions[i].extent != Extent::kv) extents[i] = 1;
     InputTensor& tensor = add(name, data_type(type.element), extents);
     tensor.declared = true;
@@ -262,6 +269,7 @@ BackwardArguments LaunchInputs::backward(const std::vector<void*>& places) {
     if (tensor.declared) continue;  // whatever its name
     TensorView view{places.empty() ? tensor.bytes.data() : places[i], tensor.type, tensor.shape, {}};
     if (tensor.name == "d_sinks") arguments.d_sinks = view;
+    if (tensor.name == bias_gradient_tensor) arguments.d_bias = view;
     if (tensor.name == "d_out") arguments.d_out = view;
     if (tensor.name == "d_lse") arguments.d_lse = view;
     if (tensor.name == "dq") arguments.dq = view;

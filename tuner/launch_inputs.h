@@ -22,6 +22,7 @@ struct InputTensor {
   std::vector<unsigned char> bytes;
   bool declared = false;  // one of the spec's `tensors`, or its bias
   bool written = false;   // by the launch; else read
+  bool added_to = false;  // by the launch, from zeros on
 
   int64_t elements() const;
 };

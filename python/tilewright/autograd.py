@@ -57,10 +57,14 @@ def without_keys(text, keys):
     return "".join(kept)
 
 
-def forward_and_backward(spec):
+BIAS_GRADIENT = "bias_gradient: true\n"
+
+
+def forward_and_backward(spec, bias_gradient):
     """The texts of the spec with LSE, and of its backward pass, whose schedule is its own."""
-    text = without_keys(spec_text(spec)[0], ("name", "pass", "lse"))
-    return f"pass: forward\n{text}lse: true\n", f"pass: backward\n{without_keys(text, ('blocks',))}lse: true\n"
+    text = without_keys(spec_text(spec)[0], ("name", "pass", "lse", "bias_gradient"))
+    backward = f"pass: backward\n{without_keys(text, ('blocks',))}lse: true\n"
+    return f"pass: forward\n{text}lse: true\n", backward + (BIAS_GRADIENT if bias_gradient else "")
 
 
 def output_shapes(q, v, heads_first):
@@ -118,22 +122,23 @@ def backward_operator(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, out: to
                       tensors: list[torch.Tensor], scalars: list[float], names: str, backward: str, runtime: int,
                       dropout: list[float], cu_seqlens_q: torch.Tensor | None, cu_seqlens_kv: torch.Tensor | None,
                       seqused_q: torch.Tensor | None, seqused_kv: torch.Tensor | None
-                      ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
+                      ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
     kernel = kernel_of(backward, runtime, q)
     # A gradient may come as a broadcast or transposed view.
     if d_out.stride(-1) != 1 or any(stride % 8 for stride in d_out.stride()[:-1]) or d_out.data_ptr() % 16:
         d_out = d_out.contiguous()
     new = torch.empty if cu_seqlens_q is None else torch.zeros  # of rows of no sequence
     gradients = [new(x.shape, dtype=x.dtype, device=x.device) for x in (q, k, v)]
-    d_sinks = sink_gradients(q, sinks)
+    d_sinks, d_bias = sink_gradients(q, sinks), bias_gradients(q, tensors, names, backward).zero_()  # it is added to
     sequences = None if cu_seqlens_q is None else cu_seqlens_q.shape[0] - 1
     workspace = torch.empty(kernel.workspace_size(q, k, sequences), dtype=torch.uint8, device=q.device)
     kernel.launch_backward(q, k, v, out, lse, d_out, *gradients, workspace,
                            d_lse=None if d_lse is None else d_lse.contiguous(),
                            d_sinks=None if sinks is None else d_sinks, dropout=dropout_from(dropout),
+                           d_bias=d_bias if backward.endswith(BIAS_GRADIENT) else None,
                            **what_else(sinks, tensors, scalars, names),
                            **sequences_of((cu_seqlens_q, cu_seqlens_kv, seqused_q, seqused_kv)))
-    return *gradients, d_sinks
+    return *gradients, d_sinks, d_bias
 
 
 def sink_gradients(q, sinks):
@@ -141,9 +146,17 @@ def sink_gradients(q, sinks):
     return torch.empty(0 if sinks is None else sinks.shape[0], dtype=torch.float32, device=q.device)
 
 
+def bias_gradients(q, tensors, names, backward):
+    """Without a gradient of the bias an empty tensor."""
+    wanted = backward.endswith(BIAS_GRADIENT)
+    shape = tensors[names.split(",").index("bias")].shape if wanted else (0,)
+    return torch.empty(shape, dtype=torch.float32, device=q.device)
+
+
 @backward_operator.register_fake
 def _(q, k, v, out, lse, d_out, d_lse, sinks, tensors, scalars, names, backward, runtime, dropout, *sequences):
-    return *(torch.empty(x.shape, dtype=x.dtype, device=x.device) for x in (q, k, v)), sink_gradients(q, sinks)
+    return (*(torch.empty(x.shape, dtype=x.dtype, device=x.device) for x in (q, k, v)), sink_gradients(q, sinks),
+            bias_gradients(q, tensors, names, backward))
 
 
 def keep(ctx, inputs, output):
@@ -156,28 +169,33 @@ def gradients_of(ctx, d_out, d_lse):
     q, k, v, out, lse, sinks, *rest = ctx.saved_tensors
     sequences, tensors = rest[:len(SEQUENCES)], rest[len(SEQUENCES):]
     # torch takes an empty list for one of tensors, whose gradient is a list too.
-    no_tensors, no_scalars, no_dropout = ([None] * len(tensors), None if ctx.scalars else [],
+    of_tensors, no_scalars, no_dropout = ([None] * len(tensors), None if ctx.scalars else [],
                                           None if ctx.dropout else [])
     if d_out is None and d_lse is None:
-        return None, None, None, None, no_tensors, no_scalars, *(None,) * 4, no_dropout, *(None,) * 4
+        return None, None, None, None, of_tensors, no_scalars, *(None,) * 4, no_dropout, *(None,) * 4
     if d_out is None:
         d_out = torch.zeros_like(out)
-    *gradients, d_sinks = backward_operator(q, k, v, out, lse, d_out, d_lse, sinks, tensors, ctx.scalars, ctx.names,
-                                            ctx.backward, ctx.runtime, ctx.dropout, *sequences)
+    *gradients, d_sinks, d_bias = backward_operator(q, k, v, out, lse, d_out, d_lse, sinks, tensors, ctx.scalars,
+                                                    ctx.names, ctx.backward, ctx.runtime, ctx.dropout, *sequences)
     d_sinks = None if sinks is None else d_sinks.to(sinks.dtype)
-    return *gradients, d_sinks, no_tensors, no_scalars, *(None,) * 4, no_dropout, *(None,) * 4
+    if ctx.backward.endswith(BIAS_GRADIENT):
+        of_tensors[ctx.names.split(",").index("bias")] = d_bias.to(q.dtype)
+    return *gradients, d_sinks, of_tensors, no_scalars, *(None,) * 4, no_dropout, *(None,) * 4
 
 
 attention_operator.register_autograd(gradients_of, setup_context=keep)
 
 
 def attention(q, k, v, spec, runtime, sinks=None, tensors=None, scalars=None, dropout=None, sequences=(None,) * 4):
-    """(output, LSE), both with gradients: for q, k, v and sinks. sequences: of layout packed, the arrays of SEQUENCES."""
+    """(output, LSE), both with gradients: for q, k, v, sinks and the bias. sequences: of layout packed, the arrays of
+    SEQUENCES."""
     tensors, scalars = tensors or {}, scalars or {}
+    has_bias = re.search(r"^bias:\s*true\b", spec_text(spec)[0], re.MULTILINE) is not None
     for name, tensor in tensors.items():
-        if tensor.requires_grad:
-            raise UsageError(f"tensor {name} requires a gradient, which there is none of: q, k, v and sinks have one")
-    forward, backward = forward_and_backward(spec)
+        if tensor.requires_grad and not (has_bias and name == "bias"):
+            raise UsageError(f"tensor {name} requires a gradient, which there is none of: q, k, v, sinks and the bias "
+                             "of `bias: true` have one")
+    forward, backward = forward_and_backward(spec, "bias" in tensors and tensors["bias"].requires_grad)
     return attention_operator(q, k, v, sinks, list(tensors.values()), [float(x) for x in scalars.values()],
                               ",".join([*tensors, *scalars]), forward, backward, number_of(runtime), numbers_of(dropout),
                               *sequences)

@@ -48,9 +48,9 @@ def attention(q, k, v, spec=None, *, mask=None, window=None, softcap=None, scale
     natural logarithm. With a spec, return_lse needs its `lse: true`. Kernels are kept per device and spec. Raises the
     exceptions of tilewright.errors.
 
-    Where torch records gradients for q, k, v or sinks, output and lse have them, by the backward kernel of the same
-    spec; a scale given at launch (`softmax_scale: launch`) and `out` do not go together with that. Scalars and tensors
-    have no gradients.
+    Where torch records gradients for q, k, v, sinks or the bias of `bias: true`, output and lse have them, by the
+    backward kernel of the same spec; a scale given at launch (`softmax_scale: launch`) and `out` do not go together with
+    that. Scalars and other tensors have no gradients.
     """
     if spec is None:
         if cu_seqlens_q is not None and layout is None:

@@ -85,6 +85,7 @@ class Backward(ctypes.Structure):
         ("tensors", ctypes.POINTER(NamedTensor)), ("tensor_count", ctypes.c_size_t),
         ("dropout", ctypes.POINTER(Dropout)),
         *((name, ctypes.c_char_p) for name in ("cu_seqlens_q", "cu_seqlens_kv", "seqused_q", "seqused_kv")),
+        ("d_bias", ctypes.c_char_p),
     ]
 
 

@@ -205,15 +205,16 @@ class Kernel:
         return size.value
 
     def launch_backward(self, q, k, v, out, lse, d_out, dq, dk, dv, workspace, d_lse=None, scale=None, stream=None,
-                        *, sinks=None, d_sinks=None, scalars=None, tensors=None, dropout=None, **further):
+                        *, sinks=None, d_sinks=None, scalars=None, tensors=None, dropout=None, d_bias=None, **further):
         """Starts the kernels of a spec with `pass: backward`: dq, dk, dv are written. out and lse are what the forward
         pass gave, d_out and d_lse (optional, for `lse: true`) their gradients; workspace is a contiguous tensor of at
         least workspace_size() bytes, whatever it holds. Tensors as for launch. sinks, scalars, tensors and dropout as
-        the forward pass had them; d_sinks, fp32, is written if it is given. further, layout "packed": cu_seqlens_q,
+        the forward pass had them; d_sinks, fp32, is written if it is given. For `bias_gradient: true` the bias's
+        gradient is added to d_bias, fp32, contiguous, of the bias's shape. further, layout "packed": cu_seqlens_q,
         cu_seqlens_kv, seqused_q, seqused_kv, as for launch."""
-        kind = self.one_place(q, k=k, v=v, out=out, lse=lse, d_out=d_out, dq=dq, dk=dk, dv=dv,
-                              workspace=workspace, **given(d_lse=d_lse, sinks=sinks, d_sinks=d_sinks, **further))
-        for name, tensor in given(dq=dq, dk=dk, dv=dv, workspace=workspace, d_sinks=d_sinks).items():
+        kind = self.one_place(q, k=k, v=v, out=out, lse=lse, d_out=d_out, dq=dq, dk=dk, dv=dv, workspace=workspace,
+                              **given(d_lse=d_lse, sinks=sinks, d_sinks=d_sinks, d_bias=d_bias, **further))
+        for name, tensor in given(dq=dq, dk=dk, dv=dv, workspace=workspace, d_sinks=d_sinks, d_bias=d_bias).items():
             kind.check_writable(tensor, name)
         usual = dict(q=q, k=k, v=v, out=out, d_out=d_out, dq=dq, dk=dk, dv=dv)
         packed = {name: pack_rank(kind, tensor, name, 3) if self.packed else pack(kind, tensor, name, self.heads_first)
@@ -229,6 +230,7 @@ class Kernel:
             **{name: pack_rank(kind, tensor, name, 1)
                for name, tensor in given(sinks=sinks, d_sinks=d_sinks, **further).items()},
             dropout=dropout_of(dropout),
+            d_bias=None if d_bias is None else pack_rank(kind, d_bias, "d_bias", 4),
         )
         self.one_place(q, **(tensors or {}))
         put_expressions(arguments, kind, scalars or {}, tensors or {})

@@ -357,6 +357,7 @@ tw_status tw_launch_backward(const tw_kernel* kernel, void* stream, const tw_bac
     launch.seqused_kv = optional_view(a.seqused_kv, "seqused_kv");
     launch.sinks = optional_view(a.sinks, "sinks");
     launch.d_sinks = optional_view(a.d_sinks, "d_sinks");
+    launch.d_bias = optional_view(a.d_bias, "d_bias");
     take_expressions(a, launch);
     launch.dropout = dropout_of(a.dropout);
     if (a.softmax_scale) launch.softmax_scale = *a.softmax_scale;

@@ -139,6 +139,9 @@ __device__ __forceinline__ void backward(const BackwardParameters& p, const Expr
         value_tile + score_part.first_column * 16 * row_bytes(columns_v));
     if (with_dropout) drop(gradients, dropped, p.forward.dropout.factor);
     compute_score_gradients(gradients, scores, rows);
+    if (with_bias_gradient)
+      add_bias_gradients(gradients, scope, row + score_part.first_row * 16,
+                         key + score_part.first_column * 16);
     if (with_slope) apply_slope(gradients, slope);
     store_scores(gradients, ds_tile, score_part);
     block_barrier();  // P and dS are there for all

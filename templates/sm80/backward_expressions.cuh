@@ -43,3 +43,16 @@ __device__ __forceinline__ void apply_slope(float (&gradients)[score_rows][2 * s
       for (int e = 0; e < 4; ++e)
         if (gradients[m][n][e] != 0.0f) gradients[m][n][e] *= slope[m][n][e];
 }
+
+/// dS, as it is before the derivative of scores, is the gradient of the bias.
+__device__ __forceinline__ void add_bias_gradients(
+    const float (&gradients)[score_rows][2 * score_fragments][4], const Scope& scope, int row, int key) {
+  const int lane = thread_index() % 32;
+  const BiasGradients to = bias_gradients(scope, row + lane / 4, key + lane % 4 * 2);
+#pragma unroll
+  for (int m = 0; m < score_rows; ++m)
+#pragma unroll
+    for (int n = 0; n < 2 * score_fragments; ++n)
+#pragma unroll
+      for (int e = 0; e < 4; ++e) to.add(m * 16 + e / 2 * 8, n * 8 + e % 2, gradients[m][n][e]);
+}

@@ -73,3 +73,30 @@ __device__ __forceinline__ void find_probabilities(const HopperBackwardParameter
   }
   compute_probabilities(scores, probabilities, lse, me.scale_log2);
 }
+
+/// dS, as it is before the derivative of scores, is the gradient of the bias. Where scores carry that
+/// derivative, probabilities are those that were packed.
+__device__ __forceinline__ void add_bias_gradients(const HopperBackwardParameters& p,
+                                                   const BackwardConsumer& me,
+                                                   const float (&scores)[score_rows / 2],
+                                                   const u32 (&probabilities)[score_rows / 4],
+                                                   const float (&dp)[score_rows / 2], int head, int row,
+                                                   int key, u32 row_term) {
+  const int heads = p.backward.forward.heads, batch = head / heads;
+  const Scope scope = scope_of(sequence_of(p.backward), *me.expressions, batch, head - batch * heads);
+  const BiasGradients to = bias_gradients(scope, row + thread_index() % 4 * 2, key);
+#pragma unroll
+  for (int i = 0; i < score_rows / 8; ++i) {
+    float term[2];
+    shared_load_pair(term, row_term + i * 32);
+#pragma unroll
+    for (int j = 0; j < 4; ++j) {
+      float probability = scores[4 * i + j];
+      if (with_slope) {
+        const u32 pair = probabilities[2 * i + j / 2];
+        probability = j % 2 ? unpack_high(pair) : unpack_low(pair);
+      }
+      to.add(i * 8 + j % 2, j / 2 * 8, probability * (dp[4 * i + j] - term[j % 2]));
+    }
+  }
+}

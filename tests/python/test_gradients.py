@@ -159,8 +159,43 @@ class Gradients(unittest.TestCase):
         self.assert_close(got, exact)
         self.assertFalse(got[1][57:].any() or got[2][57:].any() or got[0][38:].any())
 
+    def test_bias(self):
+        leaves, d_out = self.leaves()
+        for shape in ((2, 4, 40, 70), (1, 4, 40, 70), (2, 1, 1, 70)):
+            bias = torch.randn(shape, device=self.device).to(torch.bfloat16).requires_grad_()
+            spec = "head_dim: 32\ngqa_ratio: 2\nmask: causal\nbias: true\n"
+            out = tilewright.attention(*leaves, spec=spec, tensors={"bias": bias}, runtime=self.runtime)
+            got = torch.autograd.grad(out, [*leaves, bias], d_out)
+
+            copies = [x.detach().double().requires_grad_() for x in (*leaves, bias)]
+            q, k, v, added = copies
+            k, v = (x.repeat_interleave(2, 2) for x in (k, v))
+            hidden = torch.ones(40, 70, dtype=torch.bool, device=self.device).triu(31)
+            scores = (torch.einsum("bqhd,bkhd->bhqk", q, k) / 32**0.5 + added).masked_fill(hidden, float("-inf"))
+            dense_out = torch.einsum("bhqk,bkhd->bqhd", torch.softmax(scores, -1), v)
+            exact = torch.autograd.grad((dense_out * d_out.double()).sum(), copies)
+            self.assert_close(got[:3], exact[:3])
+            self.assertEqual((got[3].shape, got[3].dtype), (bias.shape, bias.dtype))
+            self.assertLess((got[3].double() - exact[3]).abs().max(), 0.02 * exact[3].abs().max())
+
+    def test_bias_compiled(self):
+        leaves, d_out = self.leaves()
+        bias = torch.randn(1, 4, 40, 70, device=self.device).to(torch.bfloat16).requires_grad_()
+
+        def layer(q, k, v, bias):
+            return tilewright.attention(q, k, v, spec={"head_dim": 32, "gqa_ratio": 2, "bias": True},
+                                        tensors={"bias": bias}, runtime=self.runtime)
+
+        expected = torch.autograd.grad(layer(*leaves, bias), bias, d_out)[0]
+        got = torch.autograd.grad(torch.compile(layer, backend="aot_eager")(*leaves, bias), bias, d_out)[0]
+        self.assertLess((got - expected).abs().max(), 0.02 * expected.abs().max())
+
     def test_refused(self):
         leaves, _ = self.leaves()
+        slope = torch.ones(4, device=self.device).requires_grad_()
+        spec = "head_dim: 32\ngqa_ratio: 2\nscore: score * slope[head]\ntensors: {slope: \"float32[head]\"}\n"
+        with self.assertRaisesRegex(tilewright.UsageError, "tensor slope requires a gradient"):
+            tilewright.attention(*leaves, spec=spec, tensors={"slope": slope}, runtime=self.runtime)
         with self.assertRaisesRegex(tilewright.UsageError, "where gradients are recorded"):
             tilewright.attention(*leaves, out=torch.empty_like(leaves[0]), runtime=self.runtime)
 

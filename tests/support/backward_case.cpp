@@ -63,6 +63,13 @@ BackwardResult run_backward(Runtime& runtime, const AttentionCase& attention, bo
   if (spec.softmax_scale_at_launch) host.softmax_scale = 0.3;
   ExpressionData expressions(attention, spec);
   expressions.give(nullptr, host);
+  if (spec.bias_gradient) {
+    const std::vector<int64_t> shape = host.tensors.at("bias").shape;
+    result.d_bias = GuardedTensor(DataType::fp32, shape,
+                                  {shape[1] * shape[2] * shape[3], shape[2] * shape[3], shape[3], 1});
+    for (int64_t i = 0; i < result.d_bias.elements(); ++i) result.d_bias.set(i, 0);
+    host.d_bias = result.d_bias.host_view();
+  }
   if (spec.dropout) host.dropout = attention.dropout;
   const ReferenceResult forward = plain_forward(forward_spec(spec), forward_part(host));
   fill_from(result.out, forward.out);
@@ -72,7 +79,7 @@ BackwardResult run_backward(Runtime& runtime, const AttentionCase& attention, bo
   const LaunchShape shape{batch, heads, rows, keys};
   result.workspace_bytes = kernel->workspace_size(shape);
   GuardedTensor workspace(DataType::fp32, {result.workspace_bytes / 4}, {1});
-  std::unique_ptr<DeviceBuffer> buffers[11], sink_buffers[2];
+  std::unique_ptr<DeviceBuffer> buffers[11], sink_buffers[2], bias_buffer;
   BackwardArguments arguments = host;
   GuardedTensor* const tensors[] = {&result.q,     &result.k,  &result.v,  &result.out, &result.lse,
                                     &result.d_out, &result.dq, &result.dk, &result.dv,  &result.d_lse};
@@ -85,12 +92,14 @@ BackwardResult run_backward(Runtime& runtime, const AttentionCase& attention, bo
     arguments.sinks = result.sinks.device_view(runtime, sink_buffers[0]);
     arguments.d_sinks = result.d_sinks.device_view(runtime, sink_buffers[1]);
   }
+  if (spec.bias_gradient) arguments.d_bias = result.d_bias.device_view(runtime, bias_buffer);
   arguments.workspace = workspace.device_view(runtime, buffers[10]).data;
   arguments.workspace_bytes = static_cast<size_t>(result.workspace_bytes);
   kernel->launch_backward(nullptr, arguments);
   runtime.synchronize();
   for (int i = 0; i < 10; ++i) tensors[i]->fetch(buffers[i]);
   result.d_sinks.fetch(sink_buffers[1]);
+  result.d_bias.fetch(bias_buffer);
   workspace.fetch(buffers[10]);
 
   // Again over what the launch before left behind.
@@ -104,6 +113,7 @@ BackwardResult run_backward(Runtime& runtime, const AttentionCase& attention, bo
     runtime.synchronize();
     for (int i = 6; i < 9; ++i) tensors[i]->fetch(buffers[i]);
     result.d_sinks.fetch(sink_buffers[1]);
+    result.d_bias.fetch(bias_buffer);
     if (gradients() == first) continue;
     ADD_FAILURE() << attention.spec << ": launch " << launch << " differs from the first";
     break;
@@ -121,13 +131,17 @@ BackwardResult run_backward(Runtime& runtime, const AttentionCase& attention, bo
     };
     EXPECT_TRUE(result.verdict.ok) << place << ": " << result.verdict.message << text("dq", result.verdict.dq)
                                    << text("dk", result.verdict.dk) << text("dv", result.verdict.dv)
-                                   << text("d_sinks", result.verdict.d_sinks) << "; wrong zero rows "
+                                   << text("d_sinks", result.verdict.d_sinks)
+                                   << text("d_bias", result.verdict.d_bias) << "; wrong zero rows "
                                    << result.verdict.wrong_zero_rows;
   }
   for (const GuardedTensor* tensor : tensors)
     EXPECT_TRUE(tensor->guards_intact()) << place << ": bytes beside a tensor were written";
   if (spec.sinks) {
     EXPECT_TRUE(result.d_sinks.guards_intact()) << place << ": bytes beside d_sinks were written";
+  }
+  if (spec.bias_gradient) {
+    EXPECT_TRUE(result.d_bias.guards_intact()) << place << ": bytes beside d_bias were written";
   }
   EXPECT_TRUE(workspace.guards_intact()) << place << ": bytes beside the workspace were written";
   return result;

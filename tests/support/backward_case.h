@@ -11,6 +11,7 @@ struct BackwardResult {
   AttentionSpec spec;
   GuardedTensor q, k, v, out, lse, d_out, d_lse, dq, dk, dv;
   GuardedTensor sinks, d_sinks;  // if the spec has sinks
+  GuardedTensor d_bias;          // if the spec asks for it
   BackwardVerdict verdict;
   int64_t workspace_bytes = 0;
 };

@@ -212,6 +212,9 @@ typedef struct tw_backward {
   const tw_dropout* dropout; /* as the forward pass had it */
   const tw_tensor *cu_seqlens_q, *cu_seqlens_kv, *seqused_q,
       *seqused_kv; /* layout packed: as for the forward pass */
+  /* `bias_gradient: true`: fp32, of the bias's shape, contiguous. The bias's gradient is added to what it
+   * holds, summed over dimensions of 1. Else NULL. */
+  const tw_tensor* d_bias;
 } tw_backward;
 
 /* Starts a kernel whose spec says `pass: backward`: all of the pass, one kernel after the other on the

@@ -108,6 +108,9 @@ struct BackwardArguments {
   std::map<std::string, double> scalars;      // the same
   std::map<std::string, TensorView> tensors;  // the same
   std::optional<TensorView> d_sinks;  // written: fp32, of each query head; may be given with `sinks: true`
+  /// `bias_gradient: true`: fp32, of the bias's shape, contiguous. The bias's gradient is added to what it
+  /// holds, summed over dimensions of 1.
+  std::optional<TensorView> d_bias;
   void* workspace =
       nullptr;  // device memory for this launch alone, aligned to 16 bytes; needs no initial values
   size_t workspace_bytes = 0;      // at least Kernel::workspace_size of the launch's shape
