@@ -83,13 +83,11 @@ void read(Block& block, BulkReduction& reduction) {
   std::memcpy(reduction.values.data(), block.shared() + reduction.source, 4 * reduction.values.size());
 }
 
-/// Sums that were read land sooner or later; not many stay in flight.
-void land_some(Block& block, std::vector<BulkReduction>& queue) {
+/// Not many sums that were read stay in flight.
+void land_oldest(std::vector<BulkReduction>& queue) {
   constexpr size_t most_in_flight = 16;
-  for (size_t i = 0; i < queue.size(); ++i) {
-    if (queue[i].read && !queue[i].landed && (queue.size() - i > most_in_flight || !block.copy_is_late())) {
-      land(queue[i]);
-    }
+  for (size_t i = 0; i + most_in_flight < queue.size(); ++i) {
+    if (queue[i].read) land(queue[i]);
   }
   const auto open = std::find_if(queue.begin(), queue.end(), [](const BulkReduction& reduction) {
     return !reduction.read || !reduction.landed;
@@ -152,7 +150,7 @@ void bulk_wait(int groups_in_flight, int only_reads, int site) {
     }
     if (!only_reads) land(queue[i]);
   }
-  land_some(block, queue);
+  land_oldest(queue);
 }
 
 }  // namespace tilewright::simulator
