@@ -16,6 +16,13 @@ TEST_F(Backward, RunChecksTheGradients) {
     EXPECT_TRUE(contains(result.out, part)) << part << "\n" << result.out;
 }
 
+TEST_F(Backward, RunTakesDropout) {
+  const Result result = tilewright({"run", shipped("gpt-2-train"), "--seqlen-q", "70", "--heads", "2",
+                                    "--dropout-rate", "0.3", "--dropout-seed", "5", "--device", "simulator"});
+  EXPECT_EQ(result.code, 0) << result.err << result.out;
+  EXPECT_TRUE(result.out.ends_with("\nok\n")) << result.out;
+}
+
 TEST_F(Backward, RunRefusesWhatIsTheForwardPasss) {
   const Result result =
       tilewright({"run", shipped("llama-3-8b-train"), "--device", "simulator", "--out", "out.npy"});

@@ -54,6 +54,8 @@ TEST(SpecFiles, HoldTheModelsNumbers) {
   EXPECT_EQ(canonical_form(shipped("falcon-7b-prefill")), "head_dim: 64\ngqa_ratio: 71\nmask: causal\n");
   EXPECT_EQ(canonical_form(shipped("stablelm-3b-prefill")), "head_dim: 80\nmask: causal\n");
   EXPECT_EQ(canonical_form(shipped("minilm-l6-v2")), "head_dim: 32\ndtype: fp16\n");
+  EXPECT_EQ(canonical_form(shipped("gpt-2-train")),
+            "pass: backward\nhead_dim: 64\nmask: causal\ndropout: true\n");
   EXPECT_EQ(canonical_form(shipped("gpt-oss-20b-prefill")),
             "head_dim: 64\ngqa_ratio: 8\nmask: {window: [127, 0]}\nsinks: true\n");
   EXPECT_EQ(canonical_form(shipped("deepseek-v3-prefill")),
