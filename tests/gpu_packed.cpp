@@ -2,7 +2,7 @@
 #include <cmath>
 
 #include "runtime/device.h"
-#include "tests/support/packed_case.h"
+#include "tests/support/packed_backward_case.h"
 
 namespace tilewright {
 namespace {
@@ -54,6 +54,25 @@ TEST_P(GpuPacked, Expressions) {
                                            {"bias", {{1, 2, 700, 900}, [](const auto& i) {
                                                        return std::sin(i[1] + 0.1 * i[2] - 0.3 * i[3]);
                                                      }}}}});
+}
+
+TEST_P(GpuPacked, Backward) {
+  if (std::string(GetParam()) == "sm90") GTEST_SKIP() << "sm80's kernels serve it";
+  for (const char* keys :
+       {"head_dim: 128, mask: causal, gqa_ratio: 4, lse: true", "head_dim: 64, sinks: true, dropout: true",
+        "head_dim: 256, mask: {window: [127, 0]}, softcap: 50",
+        "head_dim: 64, mask: causal, gqa_ratio: 2, deterministic: true",
+        "head_dim: 64, mask: 'q >= kv || kv < prefix[batch]', tensors: {prefix: 'int32[batch]'}, alibi: "
+        "true, "
+        "deterministic: true"})
+    test::run_packed_backward(*runtime,
+                              {.spec = "{pass: backward, layout: packed, " + std::string(keys) + "}",
+                               .lengths_q = {700, 0, 33, 1, 130, 300, 64},
+                               .lengths_kv = {900, 20, 0, 65, 129, 40, 64},
+                               .rows_behind = 5,
+                               .heads_kv = 2,
+                               .tensors = {{"prefix", {{7}, [](const auto& i) { return 20.0 * i[0]; }}}}},
+                              std::string(keys).find("deterministic") == std::string::npos ? 1 : 20);
 }
 
 TEST_P(GpuPacked, NeighboursMayHoldAnything) {
