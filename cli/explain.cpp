@@ -75,12 +75,8 @@ Explanation explain(const Options& options) {
                      std::nullopt,
                      std::nullopt,
                      "--no-compile"};
-  if (spec.pass == Pass::backward) {
-    LaunchShape rows = shape;
-    if (spec.layout == Layout::packed)
-      rows.seqlen_q *= rows.batch, rows.seqlen_kv *= rows.batch;  // of all sequences
-    result.backward = plan_backward(spec, schedule, rows);
-  }
+  if (spec.pass == Pass::backward)
+    result.backward = plan_backward(spec, schedule, all_sequences(spec, shape));
   if (options.no_compile) return result;
   try {
     result.measured = compile(spec, schedule, target).report;
@@ -266,7 +262,7 @@ Json as_json(const Options& options, const Explanation& e) {
     json["tiles"] = e.backward->key_blocks;
     json["flops"] = {{"needed", backward_work(e)}};
   }
-  json["workspace_bytes"] = workspace_size(e.spec, e.schedule, e.shape);
+  json["workspace_bytes"] = workspace_size(e.spec, e.schedule, all_sequences(e.spec, e.shape));
   if (e.measured) {
     json["measured"] = {{"compiler", e.measured->compiler},
                         {"registers", e.measured->registers},

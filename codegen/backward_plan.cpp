@@ -99,6 +99,13 @@ BackwardPlan plan_backward(const AttentionSpec& spec, const Schedule& schedule, 
   return plan;
 }
 
+LaunchShape all_sequences(const AttentionSpec& spec, LaunchShape shape) {
+  if (spec.layout != Layout::packed) return shape;
+  for (int64_t* rows : {&shape.seqlen_q, &shape.seqlen_kv})
+    if (__builtin_mul_overflow(*rows, shape.batch, rows)) *rows = INT64_MAX;  // refused as too long
+  return shape;
+}
+
 int64_t workspace_size(const AttentionSpec& spec, const Schedule& schedule, const LaunchShape& shape) {
   if (spec.pass == Pass::backward) return plan_backward(spec, schedule, shape).workspace.bytes;
   return table_entries(look_up_tables(spec), schedule, shape) * table_entry_bytes;

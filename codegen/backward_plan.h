@@ -42,4 +42,8 @@ struct BackwardPlan {
 /// Error(usage) if a grid would pass 2^31 - 1 blocks or a length 2^31 - 1.
 BackwardPlan plan_backward(const AttentionSpec& spec, const Schedule& schedule, const LaunchShape& shape);
 
+/// What `workspace_size` and `plan_backward` take of a spec with layout packed: mean lengths become those of
+/// all sequences together. Other shapes are left as they are.
+LaunchShape all_sequences(const AttentionSpec& spec, LaunchShape shape);
+
 }  // namespace tilewright

@@ -152,7 +152,9 @@ TEST(Gate, LetsWhateverASpecTakesPass) {
         "{head_dim: 16, mask: 'kv <= q && kv >= start[q]', tensors: {start: 'int32[q]'}}",
         "{head_dim: 16, mask: 'kv <= q || kv < prefix', scalars: {prefix: int}}",
         "{head_dim: 16, score: 'cap * tanh(score / cap) + t[head, 3]', scalars: {cap: float}, "
-        "tensors: {t: 'float32[head, 4]'}}"}) {
+        "tensors: {t: 'float32[head, 4]'}}",
+        "{pass: backward, head_dim: 16, layout: packed, mask: causal, lse: true, gqa_ratio: 2}",
+        "{head_dim: 16, layout: packed, mask: 'kv < n[batch]', tensors: {n: 'int32[batch]'}, bias: true}"}) {
     const AttentionSpec spec = parse_spec(text, "spec");
     HostDevice device;
     Gate gate(spec);

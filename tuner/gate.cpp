@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <list>
 
+#include "codegen/backward_plan.h"
+
 namespace tilewright {
 namespace {
 
@@ -89,7 +91,8 @@ std::string Gate::refuse_case(Device& device, const Schedule& schedule, const Ex
     if (tensor.written) std::fill(tensor.bytes.begin(), tensor.bytes.end(), tensor.added_to ? 0 : 0xFF);
     places.push_back(buffers.emplace_back(device, tensor.bytes).inside());
   }
-  std::vector<unsigned char> workspace(static_cast<size_t>(workspace_size(spec_, schedule, one.shape)), 0xFF);
+  const int64_t bytes = workspace_size(spec_, schedule, all_sequences(spec_, one.shape));
+  std::vector<unsigned char> workspace(static_cast<size_t>(bytes), 0xFF);
   const auto with_workspace = [&](auto arguments) {
     arguments.workspace = buffers.emplace_back(device, workspace).inside();
     arguments.workspace_bytes = workspace.size();

@@ -4,6 +4,7 @@
 #include <optional>
 #include <thread>
 
+#include "codegen/backward_plan.h"
 #include "codegen/error.h"
 #include "runtime/driver.h"
 #include "tuner/child_process.h"
@@ -135,7 +136,8 @@ class GpuBench final : public Bench {
       forward_ = inputs_->forward(memory_);
     int64_t most = 0;
     for (size_t i = 0; i < schedules_.size(); ++i)
-      if (executables_[i]) most = std::max(most, workspace_size(spec_, schedules_[i], shape));
+      if (executables_[i])
+        most = std::max(most, workspace_size(spec_, schedules_[i], all_sequences(spec_, shape)));
     memory_.push_back(device_->allocate(static_cast<size_t>(most)));
     (backward ? backward_.workspace : forward_.workspace) = memory_.back();
     (backward ? backward_.workspace_bytes : forward_.workspace_bytes) = static_cast<size_t>(most);

@@ -46,9 +46,10 @@ void fill_normal(InputTensor& tensor, bool outliers, uint64_t seed) {
 
 /// Values in the order of the shape [batch, rows, heads, columns], into a tensor that may lie in another.
 void fill_from(const AttentionSpec& spec, InputTensor& tensor, const std::vector<double>& values) {
+  std::vector<int64_t> shape = tensor.shape;
+  if (spec.layout == Layout::packed) shape.insert(shape.begin(), 1);
   int64_t strides[4];
-  effective_strides(spec, {tensor.bytes.data(), tensor.type, tensor.shape, {}}, strides);
-  const auto& shape = tensor.shape;
+  effective_strides(spec, {tensor.bytes.data(), tensor.type, shape, {}}, strides);
   size_t index = 0;
   for (int64_t b = 0; b < shape[0]; ++b)
     for (int64_t i = 0; i < shape[1]; ++i)
@@ -261,6 +262,7 @@ BackwardArguments LaunchInputs::backward(const std::vector<void*>& places) {
   BackwardArguments arguments{.q = part.q, .k = part.k, .v = part.v, .out = part.out, .lse = *part.lse};
   arguments.softmax_scale = softmax_scale_;
   arguments.sinks = part.sinks;
+  arguments.cu_seqlens_q = part.cu_seqlens_q, arguments.cu_seqlens_kv = part.cu_seqlens_kv;
   arguments.scalars = part.scalars;
   arguments.tensors = part.tensors;
   arguments.dropout = dropout_;
