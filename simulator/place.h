@@ -11,6 +11,7 @@ enum class Primitive : uint8_t {
   none,
   block_barrier,
   warp_barrier,
+  shuffle,
   shuffle_xor,
   warp_any,
   warp_ballot,
