@@ -97,10 +97,8 @@ class ValuePrinter {
     split,   // the same; floats of them as one conversion for a whole tile and a constant for each element
     of_tile  // at.q, at.kv
   };
-  /// `key_values`: look-ups whose values are at hand.
-  ValuePrinter(std::string& statements, int& names, Spelling spelling = Spelling::plain,
-               const std::vector<Expression>& key_values = {})
-      : statements_(statements), names_(names), spelling_(spelling), key_values_(key_values) {}
+  ValuePrinter(std::string& statements, int& names, Spelling spelling = Spelling::plain)
+      : statements_(statements), names_(names), spelling_(spelling) {}
 
   /// In what was printed, spelt plainly.
   bool uses(ExpressionVariable variable) const { return used_.count(variable) != 0; }
@@ -193,9 +191,6 @@ class ValuePrinter {
   }
 
   Text print_look_up(const Expression& expression) {
-    const auto at_hand = std::find(key_values_.begin(), key_values_.end(), expression);
-    if (at_hand != key_values_.end())
-      return {"key_values.value_" + std::to_string(at_hand - key_values_.begin())};
     std::string text = "tensor_" + expression.name() + "(scope";
     for (const Expression& index : expression.operands()) {
       const Text value = print(index);
@@ -342,17 +337,14 @@ class ValuePrinter {
   int& names_;
   Spelling spelling_;
   std::set<ExpressionVariable> used_;
-  const std::vector<Expression> key_values_;
 };
 
 }  // namespace
 
-std::string value_function(const std::string& signature, const Expression& expression,
-                           const std::vector<Expression>& key_values) {
+std::string value_function(const std::string& signature, const Expression& expression) {
   std::string statements;
   int names = 0;
-  const Text value =
-      ValuePrinter(statements, names, ValuePrinter::Spelling::plain, key_values).print(expression, true);
+  const Text value = ValuePrinter(statements, names).print(expression, true);
   return "/// " + to_text(expression) + "\n__device__ __forceinline__ " + signature + " {\n" + statements +
          "  return " + value.text + ";\n}\n";
 }
@@ -370,11 +362,6 @@ std::string value_text(const Expression& expression, std::string& statements, in
 bool is_uniform(const Expression& expression) {
   return !expression.uses(ExpressionVariable::q) && !expression.uses(ExpressionVariable::kv) &&
          !expression.uses(ExpressionVariable::score);
-}
-
-std::string mask_function(const Expression& mask, const std::vector<Expression>& key_values) {
-  return value_function("bool mask_of(const Scope& scope, const KeyValues& key_values, int q, int kv)", mask,
-                        key_values);
 }
 
 std::string mask_function(const Expression& mask) {

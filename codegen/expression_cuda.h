@@ -22,10 +22,6 @@ namespace tilewright {
 /// `bool mask_of(const Scope& scope, int q, int kv)`
 std::string mask_function(const Expression& mask);
 
-/// `bool mask_of(const Scope& scope, const KeyValues& key_values, int q, int kv)`, which finds these look-ups
-/// as `key_values.value_N`.
-std::string mask_function(const Expression& mask, const std::vector<Expression>& key_values);
-
 /// `float score_of(const Scope& scope, const Positions& at, int row, int column, float score)`, or another
 /// name: the derivative is printed alike. `at` is the same for a thread's elements of a tile, row and column
 /// come on top of it and are constants.
@@ -50,8 +46,7 @@ std::string row_limits_function(const Expression& mask);
 std::set<std::string> range_look_ups(const Expression& mask, const std::vector<Expression>& tables = {});
 
 /// A function of this signature, whose parameters are what the expression uses, that returns its value.
-std::string value_function(const std::string& signature, const Expression& expression,
-                           const std::vector<Expression>& key_values = {});
+std::string value_function(const std::string& signature, const Expression& expression);
 
 /// The same value all over a tile: uses neither q, kv nor score.
 bool is_uniform(const Expression& expression);

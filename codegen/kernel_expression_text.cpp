@@ -160,20 +160,13 @@ std::string expression_declarations(const AttentionSpec& spec, const KernelExpre
     if (backward) text += key_look_ups(tables);
     for (const std::string& name : range_look_ups(*mask, tables))
       text += look_up_range_function(name, declarations.tensors.at(name));
-    // The backward kernels evaluate the mask where they hold a row or a key, and not its look-ups alone.
-    const std::vector<Expression> key_values = look_ups_by_key(*mask);
-    const bool hands_around = !has_limits && !backward;
-    if (hands_around) text += key_value_functions(key_values);
-    text += (has_limits     ? row_limits_function(*mask)
-             : hands_around ? mask_function(*mask, key_values)
-                            : mask_function(*mask)) +
-            "\n" + key_range_function(*mask, in_memory) + "\n";
+    text += (has_limits ? row_limits_function(*mask) : mask_function(*mask)) + "\n" +
+            key_range_function(*mask, in_memory) + "\n";
     if (walk == KeyWalkKind::scan || backward) text += tile_state_function(*mask, tables, backward) + "\n";
     if (!has_limits)
-      text += std::string(function_start) + "bool is_visible(const Scope& scope, " +
-              (hands_around ? "const KeyValues& values, " : "") +
-              "const Positions& at, int row, int column) {\n  return mask_of(scope, " +
-              (hands_around ? "values, " : "") + "at.q + row, at.kv + column);\n}\n\n";
+      text += std::string(function_start) +
+              "bool is_visible(const Scope& scope, const Positions& at, int row, int column) {\n"
+              "  return mask_of(scope, at.q + row, at.kv + column);\n}\n\n";
   }
   if (score)
     text +=

@@ -4,7 +4,6 @@
 
 #include "codegen/error.h"
 #include "codegen/expression_cuda.h"
-#include "codegen/expression_cuda_text.h"
 
 namespace tilewright {
 namespace {
@@ -19,10 +18,6 @@ void collect(const Expression& expression, std::vector<Expression>& tables) {
     return;
   }
   for (const Expression& operand : expression.operands()) collect(operand, tables);
-}
-
-bool by_row(const Expression& look_up) {
-  return !is_by_key(look_up);
 }
 
 std::string table_name(size_t number) {
@@ -58,20 +53,16 @@ bool is_by_key(const Expression& look_up) {
   return look_up.uses(Variable::kv);
 }
 
-std::vector<Expression> look_ups_by_key(const Expression& mask) {
-  std::vector<Expression> look_ups;
-  collect(mask, look_ups);
-  look_ups.erase(std::remove_if(look_ups.begin(), look_ups.end(), by_row), look_ups.end());
-  return look_ups;
-}
-
 std::vector<Expression> look_up_tables(const AttentionSpec& spec) {
   std::vector<Expression> tables;
   if (spec.mask.kind != Mask::Kind::expression || spec.mask.blocks || spec.layout == Layout::packed)
     return tables;
-  if (spec.pass == Pass::backward) return look_ups_by_key(*spec.mask.expression);
   collect(*spec.mask.expression, tables);
-  if (std::all_of(tables.begin(), tables.end(), by_row)) tables.clear();
+  const auto by_row = [](const Expression& look_up) { return !is_by_key(look_up); };
+  if (spec.pass == Pass::backward)
+    tables.erase(std::remove_if(tables.begin(), tables.end(), by_row), tables.end());
+  else if (std::all_of(tables.begin(), tables.end(), by_row))
+    tables.clear();
   return tables;
 }
 
@@ -107,27 +98,6 @@ std::string table_functions(const Expression& look_up, size_t number) {
   return value_at(look_up, name) + "\n/// " + to_text(look_up) + "\n" + function_start + range_type(look_up) +
          " " + name + "_range(const Scope& scope, int tile) {\n  return " + type_name(look_up) +
          "_table_range(table_entry(scope.arguments." + name + ", scope.batch, scope.head, tile));\n}\n\n";
-}
-
-std::string key_value_functions(const std::vector<Expression>& look_ups) {
-  std::string members, values, others, statements;
-  int names = 0;
-  for (size_t i = 0; i < look_ups.size(); ++i) {
-    const std::string name = "value_" + std::to_string(i), separator = i ? ", " : "";
-    const ValueType type = look_ups[i].type();
-    members += "  " + type_name(look_ups[i]) + " " + name + ";  // " + to_text(look_ups[i]) + "\n";
-    values += separator + value_text(look_ups[i], statements, names);
-    const std::string word = (type == ValueType::number ? "" : "(u32)") + ("values." + name);
-    others += separator + (type == ValueType::integer ? "(int)" : "") + "shuffle(" + word + ", lane)" +
-              (type == ValueType::boolean ? " != 0" : "");
-  }
-  const std::string scope = look_ups.empty() ? "const Scope&, int" : "const Scope& scope, int kv",
-                    parameters =
-                        look_ups.empty() ? "const KeyValues&, int" : "const KeyValues& values, int lane";
-  return "/// The mask's look-ups by key, for one key.\nstruct KeyValues {\n" + members + "};\n\n" +
-         function_start + "KeyValues key_values_at(" + scope + ") {\n" + statements + "  return {" + values +
-         "};\n}\n\n" + "/// Those of another lane.\n" + function_start + "KeyValues key_values_of(" +
-         parameters + ") {\n  return {" + others + "};\n}\n\n";
 }
 
 std::string key_look_ups(const std::vector<Expression>& tables) {

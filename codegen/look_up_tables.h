@@ -19,9 +19,6 @@ inline constexpr size_t most_tables = 16;
 /// are in the backward pass. None with layout packed and with mask.blocks.
 std::vector<Expression> look_up_tables(const AttentionSpec& spec);
 
-/// The outermost look-ups of a mask that depend on kv and not on q, each once, up to 16.
-std::vector<Expression> look_ups_by_key(const Expression& mask);
-
 /// Of a table: whether its tiles are of keys, not of query rows.
 bool is_by_key(const Expression& look_up);
 
@@ -45,9 +42,6 @@ std::string table_kernel(const std::vector<Expression>& tables);
 
 /// A look-up's declarations for that kernel and for the analysis: table_N_at, table_N_range.
 std::string table_functions(const Expression& look_up, size_t number);
-
-/// What the forward pass hands around between lanes: KeyValues, key_values_at and key_values_of.
-std::string key_value_functions(const std::vector<Expression>& look_ups);
 
 /// In the backward pass the kernel that looks for the rows of a tile of keys holds what tables would hold of
 /// it: KeyLookUps, of look_up_keys.

@@ -14,8 +14,6 @@ const char* name_of(Primitive primitive) {
       return "block_barrier";
     case Primitive::warp_barrier:
       return "warp_barrier";
-    case Primitive::shuffle:
-      return "shuffle";
     case Primitive::shuffle_xor:
       return "shuffle_xor";
     case Primitive::warp_any:

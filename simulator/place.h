@@ -11,7 +11,6 @@ enum class Primitive : uint8_t {
   none,
   block_barrier,
   warp_barrier,
-  shuffle,
   shuffle_xor,
   warp_any,
   warp_ballot,

@@ -36,23 +36,6 @@ void warp_barrier(unsigned mask, int site) {
   Block::current().warp_barrier(mask, {Primitive::warp_barrier, site});
 }
 
-unsigned shuffle(unsigned value, int from, int site) {
-  struct Operands {
-    unsigned value;
-    int from;
-    unsigned result;
-  } operands{value, from, 0};
-  Block& block = Block::current();
-  const Place place(Primitive::shuffle, site);
-  if (from < 0 || from > 31) {
-    block.fail(place, [&] { return fmt::format("lane {}, expected 0 to 31", from); });
-  }
-  block.collective(place, operands, [](Operands* const lanes[32]) {
-    for (int lane = 0; lane < 32; ++lane) lanes[lane]->result = lanes[lanes[lane]->from]->value;
-  });
-  return operands.result;
-}
-
 unsigned shuffle_xor(unsigned value, int lane_mask, int site) {
   struct Operands {
     unsigned value;
@@ -398,7 +381,6 @@ const SimulatorInterface simulator_interface = {
     .block_barrier = block_barrier,
     .cluster_barrier = cluster_barrier,
     .warp_barrier = warp_barrier,
-    .shuffle = shuffle,
     .shuffle_xor = shuffle_xor,
     .warp_any = warp_any,
     .warp_ballot = warp_ballot,

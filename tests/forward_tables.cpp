@@ -248,20 +248,6 @@ TEST_P(Tables, OfHeadsAndBatches) {
                         {"limit", {{4, 150}, [](const auto& i) { return i[0] * 9 + i[1] / 8; }}}}});
 }
 
-// Lanes hand around what they looked up, 32 keys at a time.
-TEST_P(Tables, TilesOfManyKeys) {
-  for (const char* blocks : {"{m: 64, n: 64}", "{m: 128, n: 128}"})
-    run_case(runtime,
-             {.spec = std::string("{head_dim: 16, blocks: ") + blocks +
-                      ", mask: \"document[q] == document[kv] || keep[kv] && weight[kv + 5] > 0.5\", tensors: "
-                      "{document: 'int32[kv]', keep: 'bool[kv]', weight: 'fp16[kv]'}}",
-              .seqlen_q = 140,
-              .seqlen_kv = 200,
-              .tensors = {{"document", {{200}, [](const auto& i) { return i[0] * i[0] % 7; }}},
-                          {"keep", {{200}, [](const auto& i) { return i[0] % 3 == 1; }}},
-                          {"weight", {{200}, [](const auto& i) { return std::sin(i[0]); }}}}});
-}
-
 TEST_P(Tables, AWorkspaceThatWillNotDo) {
   TableLaunch launch(runtime, "\"document[q] == document[kv]\", tensors: {document: 'int32[kv]'}");
   std::vector<int> document = documents(160);

@@ -42,8 +42,6 @@ const PrimitiveCase cases[] = {
   put(4224 + thread, warp_any(mine % 64 == 0));
   put(4352 + thread, uniform((int)(mine % 1000)));
   put(4480 + thread, highest_bit(mine >> thread % 32 | 1));
-  put(4608 + thread, shuffle(mine, (7 * thread + 3) % 32));
-  put(4736 + thread, shuffle(as_float(mine & 0x3fffffffu), thread / 2 % 32) < 1.0f);
 )"},
     {"ApproximateFunctions", R"(
   for (int i = 0; i < 16; ++i) {

@@ -26,25 +26,6 @@ TEST(Shuffle, EveryMask) {
   expect_ok(report);
 }
 
-TEST(Shuffle, EveryLane) {
-  const Report report = run_body(
-      [](const SimulatorInterface& simulator) {
-        const int thread = simulator.thread_index(), warp = thread / 32 * 32;
-        for (int lane = 0; lane < 32; ++lane) {
-          EXPECT_EQ(simulator.shuffle(thread * 10, lane, 1), static_cast<unsigned>((warp + lane) * 10));
-        }
-        const int other = (7 * thread + 3) % 32;  // another for each
-        EXPECT_EQ(simulator.shuffle(thread, other, 2), static_cast<unsigned>(warp + other));
-      },
-      {.warps = 3});
-  expect_ok(report);
-}
-
-TEST(Shuffle, BadLane) {
-  expect_fault(run_body([](const SimulatorInterface& simulator) { simulator.shuffle(1, 32, 4); }),
-               {"shuffle at line 4", "lane 32, expected 0 to 31"});
-}
-
 TEST(Shuffle, BadMask) {
   expect_fault(run_body([](const SimulatorInterface& simulator) { simulator.shuffle_xor(1, 32, 4); }),
                {"shuffle_xor at line 4", "lane mask 32"});

@@ -37,23 +37,6 @@ PRIMITIVE void block_barrier()
 DEVICE { asm volatile("bar.sync 0;" ::: "memory"); }
 SIMULATOR { simulator->block_barrier(site); }
 
-/// The value that lane `lane` holds (9.7.8.6).
-PRIMITIVE u32 shuffle(u32 value, int lane)
-DEVICE {
-  u32 other;
-  asm volatile("shfl.sync.idx.b32 %0, %1, %2, 0x1f, 0xffffffff;" : "=r"(other) : "r"(value), "r"(lane));
-  return other;
-}
-SIMULATOR { return simulator->shuffle(value, lane, site); }
-
-PRIMITIVE float shuffle(float value, int lane)
-DEVICE {
-  float other;
-  asm volatile("shfl.sync.idx.b32 %0, %1, %2, 0x1f, 0xffffffff;" : "=f"(other) : "f"(value), "r"(lane));
-  return other;
-}
-SIMULATOR { return __builtin_bit_cast(float, simulator->shuffle(__builtin_bit_cast(u32, value), lane, site)); }
-
 /// The value that the lane `lane ^ mask` holds (9.7.8.6).
 PRIMITIVE u32 shuffle_xor(u32 value, int mask)
 DEVICE {

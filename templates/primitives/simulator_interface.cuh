@@ -12,7 +12,6 @@ struct SimulatorInterface {
   void (*block_barrier)(int site);                       // __syncthreads
   void (*cluster_barrier)(int site);                     // barrier.cluster.arrive, .wait
   void (*warp_barrier)(unsigned mask, int site);         // __syncwarp
-  unsigned (*shuffle)(unsigned value, int lane, int site);
   unsigned (*shuffle_xor)(unsigned value, int lane_mask, int site);
   int (*warp_any)(int predicate, int site);              // vote.sync.any
   unsigned (*warp_ballot)(int predicate, int site);      // vote.sync.ballot

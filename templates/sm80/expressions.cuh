@@ -16,32 +16,24 @@ __device__ __forceinline__ void change_scores(float (&scores)[m_fragments][n_fra
         scores[m][n][e] = changed_score(scope, scores[m][n][e], scale, at, m * 16 + e / 2 * 8, n * 8 + e % 2);
 }
 
-/// Hides in 32 columns of 16 rows, then in the next. The expression stands in a loop that gathers bits:
-/// inlined for each element it would be most of the kernel. What it looks up by key each lane looks up for
-/// one, and hands around.
+/// Hides in 64 columns of 16 rows, then in the next. The expression stands in a loop that gathers bits:
+/// inlined for each element it would be most of the kernel, and its look-ups, all begun at once, would take
+/// more registers than there are.
 template <int m, int first>
 __device__ __forceinline__ void hide_columns(float (&scores)[m_fragments][n_fragments][4], const Scope& scope,
                                              const Positions& at) {
-  constexpr int fragments = minimum(4, n_fragments - first);
-  const int lane = thread_index() % 32, own = lane % 4 * 2;
-  const KeyValues values = key_values_at(scope, at.kv - own + first * 8 + lane);
+  constexpr int fragments = minimum(8, n_fragments - first);
   u32 hidden = 0;
 #pragma unroll 2
-  for (int n = fragments - 1; n >= 0; --n) {
-    const KeyValues left = key_values_of(values, n * 8 + own), right = key_values_of(values, n * 8 + own + 1);
-    u32 bits = 0;
+  for (int n = fragments - 1; n >= 0; --n)
 #pragma unroll
-    for (int e = 0; e < 4; ++e)
-      bits |= is_visible(scope, e % 2 ? right : left, at, m * 16 + e / 2 * 8, (first + n) * 8 + e % 2)
-                  ? 0u
-                  : 1u << e;
-    hidden = hidden << 4 | bits;
-  }
+    for (int e = 3; e >= 0; --e)
+      hidden = hidden * 2 + !is_visible(scope, at, m * 16 + e / 2 * 8, (first + n) * 8 + e % 2);
 #pragma unroll
   for (int i = 0; i < fragments * 4; ++i)
     if (hidden >> i & 1) scores[m][first + i / 4][i % 4] = minus_infinity;
-  if constexpr (first + 4 < n_fragments)
-    hide_columns<m, first + 4>(scores, scope, at);
+  if constexpr (first + 8 < n_fragments)
+    hide_columns<m, first + 8>(scores, scope, at);
   else if constexpr (m + 1 < m_fragments)
     hide_columns<m + 1, 0>(scores, scope, at);
 }

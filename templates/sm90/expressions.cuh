@@ -11,30 +11,23 @@ __device__ __forceinline__ void change_scores(float (&scores)[block_n / 2], floa
     scores[i] = changed_score(scope, scores[i], scale, at, i / 2 % 2 * 8, i / 4 * 8 + i % 2);
 }
 
-/// Hides in 32 columns, then in the next. The expression stands in a loop that gathers bits: inlined for each
-/// element it would be most of the kernel. What it looks up by key each lane looks up for one, and hands
-/// around.
+/// Hides from 64 columns on. The expression stands in a loop that gathers bits: inlined for each element it
+/// would be most of the kernel, and its look-ups, all begun at once, would take more registers than there
+/// are.
 template <int first>
 __device__ __forceinline__ void hide_columns(float (&scores)[block_n / 2], const Scope& scope,
                                              const Positions& at) {
-  constexpr int columns = minimum(32, block_n - first);
-  const int lane = thread_index() % 32, own = lane % 4 * 2;
-  const KeyValues values = key_values_at(scope, at.kv - own + first + lane);
+  constexpr int columns = minimum(64, block_n - first);
   u32 hidden = 0;
 #pragma unroll 2
-  for (int column = columns - 8; column >= 0; column -= 8) {
-    const KeyValues left = key_values_of(values, column + own),
-                    right = key_values_of(values, column + own + 1);
-    u32 bits = 0;
+  for (int column = columns - 8; column >= 0; column -= 8)
 #pragma unroll
-    for (int i = 0; i < 4; ++i)
-      bits |= is_visible(scope, i % 2 ? right : left, at, i / 2 * 8, first + column + i % 2) ? 0u : 1u << i;
-    hidden = hidden << 4 | bits;
-  }
+    for (int i = 3; i >= 0; --i)
+      hidden = hidden * 2 + !is_visible(scope, at, i / 2 * 8, first + column + i % 2);
 #pragma unroll
   for (int i = 0; i < columns / 2; ++i)
     if (hidden >> i & 1) scores[first / 2 + i] = minus_infinity;
-  if constexpr (first + 32 < block_n) hide_columns<first + 32>(scores, scope, at);
+  if constexpr (first + 64 < block_n) hide_columns<first + 64>(scores, scope, at);
 }
 
 /// Sets the scores of keys that the mask's expression hides to -inf.
