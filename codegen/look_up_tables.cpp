@@ -49,10 +49,6 @@ std::string value_at(const Expression& look_up, const std::string& name) {
 
 }  // namespace
 
-bool is_by_key(const Expression& look_up) {
-  return look_up.uses(Variable::kv);
-}
-
 std::vector<Expression> look_up_tables(const AttentionSpec& spec) {
   std::vector<Expression> tables;
   if (spec.mask.kind != Mask::Kind::expression || spec.mask.blocks || spec.layout == Layout::packed)

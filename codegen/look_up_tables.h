@@ -20,7 +20,9 @@ inline constexpr size_t most_tables = 16;
 std::vector<Expression> look_up_tables(const AttentionSpec& spec);
 
 /// Of a table: whether its tiles are of keys, not of query rows.
-bool is_by_key(const Expression& look_up);
+inline bool is_by_key(const Expression& look_up) {
+  return look_up.uses(ExpressionVariable::kv);
+}
 
 /// What a table holds for a launch: an entry for each tile of each head and batch that it depends on.
 struct TableShape {
