@@ -5,6 +5,7 @@
 
 #include "codegen/error.h"
 #include "codegen/launch_plan.h"
+#include "codegen/model_choice.h"
 
 namespace tilewright {
 namespace {
@@ -100,6 +101,27 @@ TEST(Schedule, HopperTakesItsOwnFamilyAndTheOtherWhenAskedTo) {
   EXPECT_EQ(choose_schedule(spec_of("{head_dim: 64, blocks: {m: 64, n: 64, warps: 4}}"), hopper).family,
             Family::sm80);
   EXPECT_EQ(choose_schedule(spec_of("head_dim: 64"), target_by_name("sm_100a")).family, Family::sm80);
+}
+
+// What was measured on an H200 (bench/results/h200-schedules.json): rows, keys, stages and turns of the
+// default.
+TEST(Schedule, HopperDefaultsFollowMaskAndLength) {
+  const auto tiles = [](const char* yaml, const char* bucket) {
+    const Schedule s = untuned_schedule(spec_of(yaml), target_by_name("sm_90a"), bucket_by_name(bucket));
+    return std::to_string(s.block_m) + " x " + std::to_string(s.block_n) + ", " + std::to_string(s.stages) +
+           (s.ping_pong ? ", turns" : "");
+  };
+  EXPECT_EQ(tiles("head_dim: 128", "long"), "128 x 160, 2");
+  EXPECT_EQ(tiles("head_dim: 128", "short"), "128 x 128, 2, turns");
+  for (const char* other : {"{head_dim: 128, mask: causal}", "{head_dim: 128, dropout: true}",
+                            "{head_dim: 128, layout: packed}", "{head_dim: 128, bias: true}"})
+    EXPECT_EQ(tiles(other, "long"), "128 x 128, 2, turns") << other;
+  const char* documents = "{head_dim: 64, mask: \"kv <= q && kv >= start[q]\", tensors: {start: 'int32[q]'}}";
+  EXPECT_EQ(tiles(documents, "long"), "192 x 128, 3, turns");
+  const char* wide = "{head_dim: 128, mask: \"kv <= q && kv >= start[q]\", tensors: {start: 'int32[q]'}}";
+  EXPECT_EQ(tiles(wide, "long"), "128 x 128, 3, turns");
+  EXPECT_EQ(tiles(wide, "short"), "128 x 128, 2, turns") << "a third stage would take a buffer of Q";
+  EXPECT_EQ(tiles("{head_dim: 64, mask: causal, alibi: true}", "long"), "192 x 128, 2, turns");
 }
 
 TEST(Schedule, HeadsOfAGroupShareATile) {
